@@ -1,0 +1,185 @@
+// Bulk ring: messages of any size flow chunk by chunk through a bounded ring a (rank, block), both directions at once.
+// Writers store a chunk and hand it to a publisher, which releases the block's `ready` count; readers acquire the peers'
+// counts, fold the chunk and release `consumed`. A chunk's place is reused when every reader has consumed it.
+//
+// Counts never restart: a call continues where the last one ended, so nothing is reset and nothing is drained. `ready` and
+// `consumed` are one writer a word. A rank can be one call ahead of a peer, never two (it needs the peer's chunks of its own
+// call), so fingerprints alternate by the parity of the epoch.
+#pragma once
+
+#include <peerless/protocol/fold.hpp>
+#include <peerless/protocol/patience.hpp>
+
+PEERLESS_BEGIN_NAMESPACE
+
+// One block of one rank in one call. The three roles run side by side (on a GPU in warps of their own; on a CPU one
+// thread takes the steps in turn) and share `posted`, a word of the block that only the publisher writes.
+template <element T, reduction Op, memory_policy Memory>
+class bulk_ring {
+ public:
+  // `chunk_bytes` (a multiple of 16, at most the layout's) and `n_blocks` are the same on all ranks. `posted` is zero.
+  PEERLESS_HD bulk_ring(Memory m, const rank_view& v, const call_frame& f, const message<T>& msg, std::uint32_t block,
+                        std::uint32_t n_blocks, std::uint32_t chunk_bytes, std::uint32_t* posted)
+      : m_(m), v_(v), f_(f), msg_(msg), posted_(posted), block_(block), chunk_(chunk_bytes / sizeof(vec16)) {
+    const std::uint64_t vectors = msg.n_vectors();
+    const std::uint64_t chunks = (vectors + chunk_ - 1) / chunk_;
+    const std::uint64_t part = (chunks + n_blocks - 1) / n_blocks * chunk_;
+    begin_ = part * block < vectors ? part * block : vectors;
+    end_ = begin_ + part < vectors ? begin_ + part : vectors;
+    n_chunks_ = static_cast<std::uint32_t>((end_ - begin_ + chunk_ - 1) / chunk_);
+    if (block == 0 && n_chunks_ == 0) n_chunks_ = 1;  // an empty call exchanges one empty chunk
+    base_ = first_chunk();
+  }
+
+  // Chunks of this block in this call.
+  PEERLESS_HD std::uint32_t n_chunks() const { return n_chunks_; }
+
+  // Writer, one thread: whether chunk `c` may be stored as far as `reader` is concerned.
+  PEERLESS_EXEC_CHECK_DISABLE
+  PEERLESS_HD bool has_room(std::uint32_t c, std::uint32_t reader, std::uint64_t& seen) const {
+    seen = m_.load8_acquire(&v_.consumed(v_.rank, reader, block_)->value);
+    return static_cast<std::int64_t>(base_ + c - seen) < static_cast<std::int64_t>(v_.layout.sizes.bulk_depth);
+  }
+
+  // Writer, a group: stores chunk `c` of the input into the ring.
+  PEERLESS_EXEC_CHECK_DISABLE
+  template <execution_group Group>
+  PEERLESS_HD void put(Group g, std::uint32_t c) const {
+    vec16* to = v_.bulk_chunk(v_.rank, block_, base_ + c);
+    const std::uint64_t from = begin_ + std::uint64_t{c} * chunk_;
+    for (std::uint32_t i = g.thread_rank(); i < chunk_ && from + i < end_; i += g.size()) m_.store16_payload(to + i, load_vector(msg_, from + i));
+  }
+
+  // Publisher, one thread, after a barrier with the writers: makes chunk `c` visible to the readers of all ranks.
+  PEERLESS_EXEC_CHECK_DISABLE
+  PEERLESS_HD void publish(std::uint32_t c) const {
+    auto* line = v_.ready(v_.rank, block_);
+    if (c == 0) m_.store8(&line->parity[f_.epoch & 1u].fingerprint, f_.fingerprint);
+    m_.store8_release(&line->parity[0].value, base_ + c + 1);
+    m_.store4_release_group(posted_, c + 1);
+  }
+
+  // Reader, one thread: whether chunk `c` of `peer` has arrived; for the own rank, whether it has left the input, which
+  // an in-place call is about to overwrite.
+  PEERLESS_EXEC_CHECK_DISABLE
+  PEERLESS_HD bool is_ready(std::uint32_t c, std::uint32_t peer, std::uint64_t& seen) const {
+    if (peer == v_.rank) return m_.load4_acquire_group(posted_) > c;
+    seen = m_.load8_acquire(&v_.ready(peer, block_)->parity[0].value);
+    return static_cast<std::int64_t>(seen - (base_ + c)) > 0;
+  }
+
+  // Reader, one thread, after the first chunk of `peer` has arrived: whether it made the same call. Records a mismatch.
+  PEERLESS_EXEC_CHECK_DISABLE
+  PEERLESS_HD bool is_same_call(std::uint32_t peer) const {
+    const std::uint64_t theirs = m_.load8(&v_.ready(peer, block_)->parity[f_.epoch & 1u].fingerprint);
+    if (theirs == f_.fingerprint) return true;
+    fail_call(m_, v_, f_, errc::call_mismatch, peer, f_.fingerprint, theirs);
+    return false;
+  }
+
+  // Reader, a group: folds chunk `c` of all ranks into the output.
+  PEERLESS_EXEC_CHECK_DISABLE
+  template <execution_group Group>
+  PEERLESS_HD void take(Group g, std::uint32_t c) const {
+    const std::uint64_t first = begin_ + std::uint64_t{c} * chunk_;
+    for (std::uint32_t i = g.thread_rank(); i < chunk_ && first + i < end_; i += g.size()) {
+      vector_fold<T, Op> sum;
+      for (std::uint32_t r = 0; r < v_.world_size(); ++r) {
+        sum.add(r == v_.rank ? load_vector(msg_, first + i) : m_.load16_payload(v_.bulk_chunk(r, block_, base_ + c) + i));
+      }
+      store_vector(msg_, first + i, sum.result());
+    }
+  }
+
+  // Reader, one thread, after a barrier of the readers: gives the place of chunk `c` back to `peer`.
+  PEERLESS_EXEC_CHECK_DISABLE
+  PEERLESS_HD void acknowledge(std::uint32_t c, std::uint32_t peer) const {
+    m_.store8_release(&v_.consumed(peer, v_.rank, block_)->value, base_ + c + 1);
+  }
+
+  // One thread, when all roles have ended: the next call continues here.
+  PEERLESS_EXEC_CHECK_DISABLE
+  PEERLESS_HD void finish() const { m_.store8(v_.protocols->chunks_sent + block_, base_ + n_chunks_); }
+
+  // The whole writer role. `writers` store; `handoff` is the writers and the publisher.
+  PEERLESS_EXEC_CHECK_DISABLE
+  template <execution_group Writers, execution_group Handoff>
+  PEERLESS_HD bool run_writer(Writers writers, Handoff handoff) const {
+    for (std::uint32_t c = 0; c < n_chunks_; ++c) {
+      bool good = true;
+      for (std::uint32_t p = writers.thread_rank(); p < v_.world_size() && good; p += writers.size()) {
+        if (p != v_.rank) good = await_room(c, p);
+      }
+      good = writers.all(good);
+      if (good) put(writers, c);
+      if (!handoff.all(good)) return false;  // joins the publisher: writers that ran ahead would oversubscribe the barrier
+    }
+    return true;
+  }
+
+  // The whole publisher role: as many threads as `handoff` has beyond the writers, of which `speaks` one.
+  PEERLESS_EXEC_CHECK_DISABLE
+  template <execution_group Handoff>
+  PEERLESS_HD bool run_publisher(Handoff handoff, bool speaks) const {
+    for (std::uint32_t c = 0; c < n_chunks_; ++c) {
+      if (!handoff.all(true)) return false;
+      if (speaks) publish(c);
+    }
+    return true;
+  }
+
+  // The whole reader role.
+  PEERLESS_EXEC_CHECK_DISABLE
+  template <execution_group Readers>
+  PEERLESS_HD bool run_reader(Readers readers) const {
+    for (std::uint32_t c = 0; c < n_chunks_; ++c) {
+      bool good = true;
+      for (std::uint32_t p = readers.thread_rank(); p < v_.world_size() && good; p += readers.size()) good = await_chunk(c, p);
+      if (!readers.all(good)) return false;
+      take(readers, c);
+      readers.sync();
+      for (std::uint32_t p = readers.thread_rank(); p < v_.world_size(); p += readers.size()) {
+        if (p != v_.rank) acknowledge(c, p);
+      }
+    }
+    return true;
+  }
+
+  // Waits until the ring has room for chunk `c` as far as `reader` is concerned.
+  PEERLESS_EXEC_CHECK_DISABLE
+  PEERLESS_HD bool await_room(std::uint32_t c, std::uint32_t reader) const {
+    patience waiting;
+    for (std::uint64_t seen = 0; !has_room(c, reader, seen);) {
+      if (!waiting.poll_again(m_, v_, f_, reader, base_ + c + 1 - v_.layout.sizes.bulk_depth, seen)) return false;
+    }
+    return true;
+  }
+
+  // Waits until chunk `c` of `peer` has arrived; checks the fingerprint with the first.
+  PEERLESS_EXEC_CHECK_DISABLE
+  PEERLESS_HD bool await_chunk(std::uint32_t c, std::uint32_t peer) const {
+    patience waiting;
+    for (std::uint64_t seen = 0; !is_ready(c, peer, seen);) {
+      if (!waiting.poll_again(m_, v_, f_, peer, base_ + c + 1, seen)) return false;
+    }
+    return c != 0 || peer == v_.rank || is_same_call(peer);
+  }
+
+ private:
+  PEERLESS_EXEC_CHECK_DISABLE
+  PEERLESS_HD std::uint64_t first_chunk() const { return m_.load8(v_.protocols->chunks_sent + block_); }
+
+  Memory m_;
+  const rank_view& v_;
+  const call_frame& f_;
+  const message<T>& msg_;
+  std::uint32_t* posted_;
+  std::uint32_t block_;
+  std::uint32_t chunk_;  // vectors
+  std::uint32_t n_chunks_ = 0;
+  std::uint64_t begin_ = 0;  // vectors
+  std::uint64_t end_ = 0;
+  std::uint64_t base_ = 0;  // chunks of this block before this call
+};
+
+PEERLESS_END_NAMESPACE

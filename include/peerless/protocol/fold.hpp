@@ -1,0 +1,111 @@
+// Elements in 16-byte vectors: taking them from an array, putting them back, and folding ranks' vectors together.
+#pragma once
+
+#include <bit>
+#include <cstring>
+
+#include <peerless/core/numerics.hpp>
+#include <peerless/protocol/call.hpp>
+
+PEERLESS_BEGIN_NAMESPACE
+
+namespace detail {
+
+template <element T>
+inline constexpr unsigned lanes_of = 16 / sizeof(T);
+
+template <element T>
+PEERLESS_HD inline T lane(const vec16& v, unsigned i) {
+  if constexpr (sizeof(T) == 2) {
+    return std::bit_cast<T>(static_cast<std::uint16_t>(v.word[i / 2] >> (16 * (i & 1u))));
+  } else if constexpr (sizeof(T) == 4) {
+    return std::bit_cast<T>(v.word[i]);
+  } else {
+    return std::bit_cast<T>(v.word[2 * i] | std::uint64_t{v.word[2 * i + 1]} << 32);
+  }
+}
+
+// Puts an element into a lane that is still zero.
+template <element T>
+PEERLESS_HD inline void set_lane(vec16& v, unsigned i, T value) {
+  if constexpr (sizeof(T) == 2) {
+    v.word[i / 2] |= std::uint32_t{std::bit_cast<std::uint16_t>(value)} << (16 * (i & 1u));
+  } else if constexpr (sizeof(T) == 4) {
+    v.word[i] = std::bit_cast<std::uint32_t>(value);
+  } else {
+    const auto bits = std::bit_cast<std::uint64_t>(value);
+    v.word[2 * i] = static_cast<std::uint32_t>(bits);
+    v.word[2 * i + 1] = static_cast<std::uint32_t>(bits >> 32);
+  }
+}
+
+PEERLESS_HD inline bool is_aligned16(const void* p) { return (reinterpret_cast<std::uintptr_t>(p) & 15u) == 0; }
+
+}  // namespace detail
+
+// Vector `index` of the input; lanes behind the last element are zero.
+template <element T>
+PEERLESS_HD inline vec16 load_vector(const message<T>& msg, std::uint64_t index) {
+  constexpr unsigned lanes = detail::lanes_of<T>;
+  const T* from = msg.in + index * lanes;
+  vec16 v{};
+  if ((index + 1) * lanes <= msg.n_elements) {
+#if defined(__CUDA_ARCH__)
+    if (detail::is_aligned16(from)) return *reinterpret_cast<const vec16*>(from);
+#else
+    std::memcpy(&v, from, 16);
+    return v;
+#endif
+  }
+  for (unsigned i = 0; i < lanes; ++i) {
+    if (index * lanes + i < msg.n_elements) detail::set_lane<T>(v, i, from[i]);
+  }
+  return v;
+}
+
+// Stores vector `index` of the output, the elements that exist only.
+template <element T>
+PEERLESS_HD inline void store_vector(const message<T>& msg, std::uint64_t index, const vec16& v) {
+  constexpr unsigned lanes = detail::lanes_of<T>;
+  T* to = msg.out + index * lanes;
+  if ((index + 1) * lanes <= msg.n_elements) {
+#if defined(__CUDA_ARCH__)
+    if (detail::is_aligned16(to)) {
+      *reinterpret_cast<vec16*>(to) = v;
+      return;
+    }
+#else
+    std::memcpy(to, &v, 16);
+    return;
+#endif
+  }
+  for (unsigned i = 0; i < lanes; ++i) {
+    if (index * lanes + i < msg.n_elements) to[i] = detail::lane<T>(v, i);
+  }
+}
+
+// A fold of vectors in rank order: add() every rank's vector from rank 0 up, then take result().
+template <element T, reduction Op>
+class vector_fold {
+ public:
+  PEERLESS_HD void add(const vec16& v) {
+    for (unsigned i = 0; i < lanes; ++i) {
+      const auto value = to_accumulator(detail::lane<T>(v, i));
+      sum_[i] = started_ ? combine<Op>(sum_[i], value) : value;
+    }
+    started_ = true;
+  }
+  // One rounding to nearest even a lane; NaNs are canonical.
+  PEERLESS_HD vec16 result() const {
+    vec16 v{};
+    for (unsigned i = 0; i < lanes; ++i) detail::set_lane<T>(v, i, from_accumulator<T>(sum_[i]));
+    return v;
+  }
+
+ private:
+  static constexpr unsigned lanes = detail::lanes_of<T>;
+  accumulator_of<T> sum_[lanes] = {};
+  bool started_ = false;
+};
+
+PEERLESS_END_NAMESPACE

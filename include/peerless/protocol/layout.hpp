@@ -1,0 +1,182 @@
+// Where everything lies in the shared segment: a pure function of the world and the sizes, the same on every rank.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <initializer_list>
+
+#include <peerless/protocol/control.hpp>
+#include <peerless/protocol/fingerprint.hpp>
+
+PEERLESS_BEGIN_NAMESPACE
+
+// What a user may size. All ranks must give the same values.
+struct layout_sizes {
+  std::uint32_t world_size = 1;
+  std::uint32_t bulk_blocks = max_blocks;      // blocks that have a ring
+  std::uint32_t bulk_depth = 8;                // chunks in each ring; a power of two
+  std::uint32_t bulk_chunk_bytes = 8 << 10;    // multiple of 16
+  std::size_t sentinel_slot_bytes = 512 << 10; // multiple of line_bytes
+  std::size_t flagged_slot_bytes = 1 << 20;    // multiple of line_bytes
+};
+
+// Offsets in bytes from the start of the segment. Trivially copyable: a kernel argument.
+struct segment_layout {
+  layout_sizes sizes;
+  std::size_t sentinel_stride;  // bytes of one sentinel slot: a line for the header, then the data
+  std::size_t entered_lines;    // counter_line[world]
+  std::size_t shadows;          // uint32_t[sentinel_slots][world]: for race detectors only
+  std::size_t flag_lines;       // flag_line[world][max_blocks]
+  std::size_t ready_lines;      // flag_line[world][bulk_blocks]
+  std::size_t consumed_lines;   // counter_line[writer][reader][bulk_blocks]
+  std::size_t sentinel_data;    // [sentinel_slots][world][sentinel_stride]
+  std::size_t flagged_data;     // [flagged_slots][world][flagged_slot_bytes]
+  std::size_t bulk_data;        // [world][bulk_blocks][bulk_depth][bulk_chunk_bytes]
+  std::size_t total_bytes;      // multiple of 2 MiB
+};
+
+// A flag and the fingerprint of the call it belongs to, twice: consecutive epochs use alternate halves, since a peer
+// may be one call ahead of its slowest reader. In a ready line `value` is the count of chunks, which needs no halves.
+struct flag_line {
+  struct half {
+    std::uint64_t value;
+    std::uint64_t fingerprint;
+  };
+  alignas(line_bytes) half parity[2];
+};
+
+struct counter_line {
+  alignas(line_bytes) std::uint64_t value;
+};
+
+// First bytes of the segment: an attaching rank refuses one whose values differ from its own.
+struct segment_header {
+  std::uint64_t magic;
+  std::uint64_t layout_hash;
+  std::uint64_t total_bytes;
+};
+inline constexpr std::uint64_t segment_magic = 0x5053454c52454550ull;  // "PEERLESP"
+
+namespace detail {
+constexpr std::size_t round_up(std::size_t value, std::size_t multiple) { return (value + multiple - 1) / multiple * multiple; }
+}  // namespace detail
+
+// The layout for these sizes. Control words and counters lie in front, data behind.
+constexpr segment_layout make_layout(const layout_sizes& sizes) {
+  const std::size_t world = sizes.world_size;
+  segment_layout l{};
+  l.sizes = sizes;
+  l.sentinel_stride = line_bytes + detail::round_up(sizes.sentinel_slot_bytes, line_bytes);
+  std::size_t at = 4096;
+  const auto place = [&at](std::size_t bytes, std::size_t alignment) {
+    at = detail::round_up(at, alignment);
+    const std::size_t offset = at;
+    at += bytes;
+    return offset;
+  };
+  l.entered_lines = place(world * sizeof(counter_line), line_bytes);
+  l.shadows = place(sentinel_slots * world * sizeof(std::uint32_t), line_bytes);
+  l.flag_lines = place(world * max_blocks * sizeof(flag_line), line_bytes);
+  l.ready_lines = place(world * sizes.bulk_blocks * sizeof(flag_line), line_bytes);
+  l.consumed_lines = place(world * world * sizes.bulk_blocks * sizeof(counter_line), line_bytes);
+  l.sentinel_data = place(sentinel_slots * world * l.sentinel_stride, 4096);
+  l.flagged_data = place(flagged_slots * world * detail::round_up(sizes.flagged_slot_bytes, line_bytes), 4096);
+  l.bulk_data = place(world * sizes.bulk_blocks * sizes.bulk_depth * sizes.bulk_chunk_bytes, 4096);
+  l.total_bytes = detail::round_up(at, std::size_t{2} << 20);
+  return l;
+}
+
+// FNV-1a over the values and the library version: two ranks that agree on it agree on what was hashed.
+constexpr std::uint64_t hash_values(std::initializer_list<std::uint64_t> values) {
+  std::uint64_t hash = 0xcbf29ce484222325ull;
+  const auto mix = [&hash](std::uint64_t value) {
+    for (int byte = 0; byte < 8; ++byte) {
+      hash ^= value >> (8 * byte) & 0xff;
+      hash *= 0x100000001b3ull;
+    }
+  };
+  mix(PEERLESS_VERSION_MAJOR * 1000000ull + PEERLESS_VERSION_MINOR * 1000ull + PEERLESS_VERSION_PATCH);
+  for (const std::uint64_t value : values) mix(value);
+  return hash;
+}
+
+// Over every size and offset and the structures' sizes: the meaning of every byte of a segment.
+constexpr std::uint64_t layout_hash(const segment_layout& l) {
+  return hash_values({sizeof(flag_line), sizeof(counter_line), sentinel_slots, flagged_slots, max_blocks, l.sizes.world_size,
+                      l.sizes.bulk_blocks, l.sizes.bulk_depth, l.sizes.bulk_chunk_bytes, l.sizes.sentinel_slot_bytes,
+                      l.sizes.flagged_slot_bytes, l.sentinel_stride, l.entered_lines, l.shadows, l.flag_lines, l.ready_lines,
+                      l.consumed_lines, l.sentinel_data, l.flagged_data, l.bulk_data, l.total_bytes});
+}
+
+// Writes the start state of a fresh, zeroed segment but for its header: sentinel slots all ones, every counter one below
+// `first_epoch`. Called by one rank before any other may use the segment.
+inline void initialise_segment(std::byte* segment, const segment_layout& l, std::uint64_t first_epoch) {
+  const std::uint64_t before = first_epoch - 1;
+  const std::size_t world = l.sizes.world_size;
+  auto* entered = reinterpret_cast<counter_line*>(segment + l.entered_lines);
+  for (std::size_t r = 0; r < world; ++r) entered[r].value = before;
+  const auto fill = [&](std::size_t offset, std::size_t lines) {
+    auto* line = reinterpret_cast<flag_line*>(segment + offset);
+    for (std::size_t i = 0; i < lines; ++i) line[i].parity[0].value = line[i].parity[1].value = before;
+  };
+  fill(l.flag_lines, world * max_blocks);
+  fill(l.ready_lines, world * l.sizes.bulk_blocks);
+  auto* consumed = reinterpret_cast<counter_line*>(segment + l.consumed_lines);
+  for (std::size_t i = 0; i < world * world * l.sizes.bulk_blocks; ++i) consumed[i].value = before;
+  std::memset(segment + l.sentinel_data, 0xff, sentinel_slots * world * l.sentinel_stride);
+}
+
+// Start state of a rank's private words.
+constexpr protocol_state make_protocol_state(std::uint64_t first_epoch) {
+  protocol_state state{};
+  for (auto& epoch : state.next_epoch) epoch = first_epoch;
+  for (auto& chunks : state.chunks_sent) chunks = first_epoch - 1;
+  return state;
+}
+
+// Everything that a call needs. A trivially copyable handle, valid while the communicator and the transport that made it
+// live. All pointers are addresses as the executor sees them.
+struct rank_view {
+  control_block* controls;    // [world], shared by the ranks of the communicator
+  call_state* calls;          // private to the rank
+  std::byte* segment;         // shared by the ranks, of this transport
+  protocol_state* protocols;  // private to the rank, of this transport
+  segment_layout layout;
+  std::uint64_t deadline_ns;  // longest wait for a peer
+  std::uint32_t rank;
+
+  PEERLESS_HD std::uint32_t world_size() const { return layout.sizes.world_size; }
+  PEERLESS_HD control_block* control(std::uint32_t r) const { return controls + r; }
+  PEERLESS_HD std::uint64_t* entered(std::uint32_t r) const {
+    return &(reinterpret_cast<counter_line*>(segment + layout.entered_lines) + r)->value;
+  }
+  PEERLESS_HD std::uint32_t* shadow(std::uint64_t slot, std::uint32_t r) const {
+    return reinterpret_cast<std::uint32_t*>(segment + layout.shadows) + slot * world_size() + r;
+  }
+  // The header's vector; data begins line_bytes behind it.
+  PEERLESS_HD vec16* sentinel_slot(std::uint64_t slot, std::uint32_t r) const {
+    return reinterpret_cast<vec16*>(segment + layout.sentinel_data + (slot * world_size() + r) * layout.sentinel_stride);
+  }
+  PEERLESS_HD flag_line* flag(std::uint32_t r, std::uint32_t block) const {
+    return reinterpret_cast<flag_line*>(segment + layout.flag_lines) + r * max_blocks + block;
+  }
+  PEERLESS_HD vec16* flagged_slot(std::uint64_t slot, std::uint32_t r) const {
+    return reinterpret_cast<vec16*>(segment + layout.flagged_data + (slot * world_size() + r) * layout.sizes.flagged_slot_bytes);
+  }
+  PEERLESS_HD flag_line* ready(std::uint32_t r, std::uint32_t block) const {
+    return reinterpret_cast<flag_line*>(segment + layout.ready_lines) + r * layout.sizes.bulk_blocks + block;
+  }
+  PEERLESS_HD counter_line* consumed(std::uint32_t writer, std::uint32_t reader, std::uint32_t block) const {
+    return reinterpret_cast<counter_line*>(segment + layout.consumed_lines) +
+           (std::size_t{writer} * world_size() + reader) * layout.sizes.bulk_blocks + block;
+  }
+  // Chunk `n` of the count that never restarts.
+  PEERLESS_HD vec16* bulk_chunk(std::uint32_t r, std::uint32_t block, std::uint64_t n) const {
+    const std::size_t ring = std::size_t{r} * layout.sizes.bulk_blocks + block;
+    return reinterpret_cast<vec16*>(segment + layout.bulk_data +
+                                    (ring * layout.sizes.bulk_depth + (n & (layout.sizes.bulk_depth - 1))) * layout.sizes.bulk_chunk_bytes);
+  }
+};
+
+PEERLESS_END_NAMESPACE

@@ -1,0 +1,83 @@
+// Waiting for a peer, always with an end: deadline, abort, a peer's failure, death or close, and calls that differ.
+#pragma once
+
+#include <cstdint>
+
+#include <peerless/protocol/call.hpp>
+
+PEERLESS_BEGIN_NAMESPACE
+
+namespace detail {
+
+// Fruitless polls between two looks at the clock and the verdicts. A poll through PCIe takes 1.1 us or more, a look
+// several times that: 64 keeps the looks below 5 % of a wait and a death noticed within 100 us.
+inline constexpr unsigned polls_per_look = 64;
+// How long a peer may be late before its call line is compared; far above any skew of healthy ranks within a call.
+inline constexpr std::uint64_t call_line_after_ns = 1'000'000;
+
+// One look, while waiting for `peer`. `state` is 0 at the first look and then what the last one returned: the start of
+// the wait, doubled, plus 1 once the peer has closed. Returns 0 when the wait must end; the failure is then recorded.
+PEERLESS_EXEC_CHECK_DISABLE
+template <memory_policy Memory>
+PEERLESS_HD PEERLESS_NOINLINE std::uint64_t look_around(Memory m, const rank_view& v, call_frame f, std::uint32_t peer,
+                                                        std::uint64_t awaited, std::uint64_t seen, std::uint64_t state) {
+  if (is_poisoned(m, v)) return 0;  // another thread of this rank has failed
+  const std::uint64_t own = m.load8_acquire(&v.control(v.rank)->host_verdict);
+  if (own != 0) {
+    fail_call(m, v, f, verdict_code(own), verdict_about(own), awaited, seen);
+    return 0;
+  }
+  const control_block* other = v.control(peer);
+  const std::uint64_t failed = m.load8_acquire(&other->kernel_verdict);
+  const std::uint64_t ended = failed != 0 ? failed : m.load8_acquire(&other->host_verdict);
+  bool closed = (state & 1u) != 0;
+  if (ended != 0) {
+    // What an orderly closed peer sent before it closed is visible now: poll once more before giving up.
+    if (verdict_code(ended) != errc::peer_closed || closed) {
+      const std::uint32_t about = verdict_about(ended);
+      fail_call(m, v, f, verdict_code(ended), about == v.rank ? peer : about, awaited, seen);
+      return 0;
+    }
+    closed = true;
+  }
+  const std::uint64_t now = m.now_ns();
+  const std::uint64_t since = state != 0 ? state >> 1 : now;
+  if (now - since > call_line_after_ns) {
+    const std::uint64_t upper = m.load8(other->call_line), lower = m.load8(other->call_line + 1);
+    const std::uint64_t theirs = upper << 32 | (lower & 0xffffffffu);
+    const bool same_call = upper >> 32 == (f.call & 0xffffffffu) && lower >> 32 == (f.call & 0xffffffffu);
+    if (same_call && theirs != f.fingerprint) {
+      fail_call(m, v, f, errc::call_mismatch, peer, f.fingerprint, theirs);
+      return 0;
+    }
+  }
+  if (now - since > v.deadline_ns) {
+    fail_call(m, v, f, errc::timeout, peer, awaited, seen);
+    return 0;
+  }
+  return since << 1 | (closed ? 1u : 0u);
+}
+
+}  // namespace detail
+
+// Patience of one thread with one peer, in one wait: `while (!arrived()) if (!patience.poll_again(...)) return false;`
+class patience {
+ public:
+  // After a fruitless poll. True: poll again. False: the call has failed, which is recorded, and the thread must leave
+  // (through any barrier that others of its group stand at). `awaited` and `seen` go into the account of a failure.
+  PEERLESS_EXEC_CHECK_DISABLE
+  template <memory_policy Memory>
+  PEERLESS_HD bool poll_again(Memory m, const rank_view& v, const call_frame& f, std::uint32_t peer, std::uint64_t awaited,
+                              std::uint64_t seen) {
+    m.relax(polls_);
+    if (++polls_ % detail::polls_per_look != 0) return true;
+    state_ = detail::look_around(m, v, f, peer, awaited, seen, state_);
+    return state_ != 0;
+  }
+
+ private:
+  unsigned polls_ = 0;
+  std::uint64_t state_ = 0;
+};
+
+PEERLESS_END_NAMESPACE

@@ -1,0 +1,62 @@
+// What would run: a transport, a protocol and a launch shape, and the table such choices come from.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <peerless/core/types.hpp>
+
+PEERLESS_BEGIN_NAMESPACE
+
+// How a call is spread over an executor. For a CPU, `blocks` are parts that one thread takes in turn.
+struct launch_shape {
+  std::uint32_t blocks = 1;       // most blocks; small messages use fewer
+  std::uint32_t threads = 1;      // data threads a block
+  std::uint32_t chunk_bytes = 0;  // bulk only
+  friend bool operator==(const launch_shape&, const launch_shape&) = default;
+};
+
+// A choice and its reason. The same on every rank for the same call.
+struct plan {
+  std::string_view transport;  // static storage
+  protocol_id protocol = protocol_id::flagged;
+  launch_shape shape;
+  std::string reason;  // one line, for people
+};
+
+// Which types a row holds for.
+enum class type_class : std::uint8_t {
+  any,
+  with_sentinel,  // has_sentinel(type)
+};
+
+constexpr bool contains(type_class types, dtype type) { return types == type_class::any || has_sentinel(type); }
+
+// One row: messages of [bytes_from, bytes_to] bytes a rank.
+struct table_row {
+  std::size_t bytes_from = 0;
+  std::size_t bytes_to = std::numeric_limits<std::size_t>::max();
+  type_class types = type_class::any;
+  std::string_view transport;  // static storage
+  protocol_id protocol = protocol_id::flagged;
+  launch_shape shape;
+  double measured_us = 0;   // at bytes_to; 0: not measured on this box
+  std::string_view source;  // static storage: where the row comes from
+};
+
+// Rows in order of preference: the first that fits a call is taken.
+using selection_table = std::vector<table_row>;
+
+// The first row for a message of `bytes` bytes of `type`, nullptr when there is none. Pure; no allocation.
+inline const table_row* find_row(const selection_table& table, std::size_t bytes, dtype type) noexcept {
+  for (const table_row& row : table) {
+    if (bytes >= row.bytes_from && bytes <= row.bytes_to && contains(row.types, type)) return &row;
+  }
+  return nullptr;
+}
+
+PEERLESS_END_NAMESPACE

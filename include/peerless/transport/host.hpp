@@ -1,0 +1,51 @@
+// Transport `host`: ranks are CPU threads or processes of one host, arrays are plain memory, staging goes through a memfd.
+// The same protocols as on GPUs; what runs where there is none.
+#pragma once
+
+#include <peerless/transport/concepts.hpp>
+#include <peerless/transport/host_executor.hpp>
+#include <peerless/transport/host_space.hpp>
+#include <peerless/transport/staging.hpp>
+
+PEERLESS_BEGIN_NAMESPACE
+
+// See concepts.hpp for each member. Calls block: a rank's thread executes them itself.
+class host {
+ public:
+  static constexpr std::string_view name = "host";
+  using space = host_space;
+
+  host(bootstrap_ref boot, const session<host_space>& group, const communicator_options& options)
+      : staging_(boot, group, options), duty_seed_(options.duty_seed) {}
+
+  // Sentinel slots for the smallest messages; then flags, which need no clearing; then the ring.
+  selection_table seed_table() const {
+    const layout_sizes& sizes = staging_.view().layout.sizes;
+    constexpr std::string_view source = "seed: order of magnitude, not measured";
+    return {{0, std::min<std::size_t>(8 << 10, sizes.sentinel_slot_bytes), type_class::with_sentinel, name, protocol_id::sentinel, {1, 1, 0}, 0, source},
+            {0, sizes.flagged_slot_bytes, type_class::any, name, protocol_id::flagged, {1, 1, 0}, 0, source},
+            {0, ~std::size_t{0}, type_class::any, name, protocol_id::bulk, {1, 1, sizes.bulk_chunk_bytes}, 0, source}};
+  }
+
+  const char* refuse(protocol_id protocol, const launch_shape& shape, std::size_t bytes, dtype type) const noexcept {
+    return staging_.refuse(protocol, shape, bytes, type);
+  }
+
+  template <reduction Op, element T>
+  void all_reduce(protocol_id protocol, const launch_shape& shape, const message<T>& msg, host_stream) {
+    const std::uint64_t fingerprint = fingerprint_of({msg.n_elements, dtype_of<T>, Op::id, protocol});
+    run_on_host<T, Op>(staging_.view(), fingerprint, msg, blocks_for<T>(protocol, shape, msg.n_elements), shape.chunk_bytes, duty_seed_);
+  }
+
+  // A call has ended when it returned.
+  bool synchronize(host_stream, deadline) { return true; }
+
+ private:
+  staging_area<host_space> staging_;
+  std::uint64_t duty_seed_;
+};
+
+static_assert(transport<host>);
+static_assert(all_reduces<host, bf16, op::sum> && all_reduces<host, double, op::max>);
+
+PEERLESS_END_NAMESPACE

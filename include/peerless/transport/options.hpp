@@ -1,0 +1,74 @@
+// What a user may set when a communicator is made. All ranks must give the same values.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include <peerless/core/env.hpp>
+#include <peerless/protocol/layout.hpp>
+
+PEERLESS_BEGIN_NAMESPACE
+
+struct communicator_options {
+  // Longest wait for a live peer within a call. Engines compile and load weights between calls, hence ten minutes.
+  std::chrono::milliseconds deadline{600'000};
+  // A live peer that has not entered a call by then is named on stderr, once; 0: never.
+  std::chrono::milliseconds late_warning{10'000};
+  // Longest time for construction.
+  std::chrono::milliseconds setup_deadline{60'000};
+  // Slot and ring sizes of staging transports; world_size is filled in. See layout.hpp for units.
+  layout_sizes sizes{};
+  // Number of the first call; for tests of counters near their edges. At least 1.
+  std::uint64_t first_epoch = 1;
+  // Names of the transports to try, best first; empty: the order of the communicator's template arguments.
+  std::vector<std::string> order;
+  // On a CPU: draw the order of a call's duties anew from this seed, for race detectors; 0: the natural order.
+  std::uint64_t duty_seed = 0;
+  // One line on stderr about what was chosen, from rank 0.
+  bool log = false;
+
+  // The defaults, changed by PEERLESS_DEADLINE_MS, PEERLESS_SETUP_DEADLINE_MS, PEERLESS_TRANSPORT (names, comma-separated)
+  // and PEERLESS_LOG. Throws errc::bad_environment for a value that is not legal.
+  static communicator_options from_environment() {
+    communicator_options options;
+    if (const auto ms = env::get<std::chrono::milliseconds>("PEERLESS_DEADLINE_MS")) options.deadline = *ms;
+    if (const auto ms = env::get<std::chrono::milliseconds>("PEERLESS_SETUP_DEADLINE_MS")) options.setup_deadline = *ms;
+    if (const auto on = env::get<bool>("PEERLESS_LOG")) options.log = *on;
+    if (const auto names = env::get<std::string>("PEERLESS_TRANSPORT")) {
+      for (std::size_t at = 0; at <= names->size();) {
+        const std::size_t comma = std::min(names->find(',', at), names->size());
+        if (comma > at) options.order.push_back(names->substr(at, comma - at));
+        at = comma + 1;
+      }
+    }
+    return options;
+  }
+};
+
+namespace detail {
+
+// Throws errc::invalid_argument naming the first option that is out of range.
+inline void require_valid(const communicator_options& options) {
+  const auto require = [](bool good, const char* what) {
+    if (!good) throw error(errc::invalid_argument, what);
+  };
+  const layout_sizes& s = options.sizes;
+  require(options.deadline.count() > 0, "deadline must be positive");
+  require(options.setup_deadline.count() > 0, "setup_deadline must be positive");
+  require(options.late_warning.count() >= 0, "late_warning must not be negative");
+  require(options.first_epoch >= 1 && options.first_epoch < ~std::uint64_t{0} / 2 + (std::uint64_t{1} << 62), "first_epoch is out of range");
+  require(s.sentinel_slot_bytes >= line_bytes && s.sentinel_slot_bytes % line_bytes == 0 && s.sentinel_slot_bytes <= (std::size_t{1} << 30),
+          "sentinel_slot_bytes must be a multiple of 128, at most 1 GiB");
+  require(s.flagged_slot_bytes >= line_bytes && s.flagged_slot_bytes % line_bytes == 0 && s.flagged_slot_bytes <= (std::size_t{1} << 32),
+          "flagged_slot_bytes must be a multiple of 128, at most 4 GiB");
+  require(s.bulk_blocks >= 1 && s.bulk_blocks <= max_blocks, "bulk_blocks must be 1 to 64");
+  require(s.bulk_depth >= 2 && (s.bulk_depth & (s.bulk_depth - 1)) == 0 && s.bulk_depth <= 1024, "bulk_depth must be a power of two, 2 to 1024");
+  require(s.bulk_chunk_bytes >= 16 && s.bulk_chunk_bytes % 16 == 0 && s.bulk_chunk_bytes <= (1u << 24),
+          "bulk_chunk_bytes must be a multiple of 16, at most 16 MiB");
+}
+
+}  // namespace detail
+
+PEERLESS_END_NAMESPACE

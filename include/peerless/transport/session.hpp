@@ -1,0 +1,179 @@
+// What the transports of one communicator share on one rank: control blocks, the failure, the watch over the peers.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstdio>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <peerless/bootstrap/liveness.hpp>
+#include <peerless/core/fork_guard.hpp>
+#include <peerless/transport/joint_memory.hpp>
+#include <peerless/transport/options.hpp>
+
+PEERLESS_BEGIN_NAMESPACE
+
+// The state of a communicator on this rank. A value; `code` ok means that calls may be made.
+struct failure {
+  errc code = errc::ok;
+  int rank = -1;                // the rank that it is about; -1: none in particular
+  std::uint64_t call = 0;       // 0: not within a call
+  std::uint64_t awaited = 0;    // epoch, count or fingerprint
+  std::uint64_t seen = 0;
+  protocol_id protocol = protocol_id::sentinel;
+
+  explicit operator bool() const { return code != errc::ok; }
+};
+
+namespace detail {
+
+inline std::string signature_text(std::uint64_t fingerprint) {
+  const call_signature call = signature_of(fingerprint);
+  return std::to_string(call.n_elements) + " x " + std::string(name_of(call.type)) + " " + std::string(name_of(call.operation)) +
+         " (" + std::string(name_of(call.protocol)) + ")";
+}
+
+}  // namespace detail
+
+// One line that names the rank, the call, what was awaited and what was seen.
+inline std::string describe(const failure& f) {
+  const std::string peer = f.rank >= 0 ? "rank " + std::to_string(f.rank) : std::string("a rank");
+  const std::string call = f.call != 0 ? " in call " + std::to_string(f.call) : std::string();
+  switch (f.code) {
+    case errc::ok: return "no failure";
+    case errc::call_mismatch:
+      if (f.awaited == 0 || f.awaited == f.seen) return peer + " reported that calls differ" + call;
+      return peer + " called " + detail::signature_text(f.seen) + " where this rank called " + detail::signature_text(f.awaited) + call;
+    case errc::timeout:
+      return peer + " did not arrive" + call + " (" + std::string(name_of(f.protocol)) + ": awaited " + std::to_string(f.awaited) +
+             ", seen " + std::to_string(f.seen) + ")";
+    case errc::peer_died: return "the process of " + peer + " has ended" + call;
+    case errc::peer_closed: return peer + " destroyed its communicator before this rank's last call" + call;
+    case errc::overlapped: return "two calls of one communicator ran at the same time on " + peer + call;
+    case errc::aborted: return "abort() was called on " + peer + call;
+    default: return peer + ": " + std::string(describe(f.code)) + call;
+  }
+}
+
+// Owned by a communicator; transports borrow it. Space: see joint_memory.hpp.
+template <class Space>
+class session {
+ public:
+  // Collective; blocks at most options.setup_deadline. Every rank throws the same error if any rank fails.
+  session(bootstrap_ref boot, const communicator_options& options)
+      : rank_(boot.rank()), world_size_(boot.size()), late_warning_(options.late_warning) {
+    const deadline limit = deadline::after(options.setup_deadline);
+    agree_on(boot, limit, [&] {
+      detail::require_valid(options);
+      if (boot.size() > max_world_size) {
+        throw error(errc::unsupported, "a world of " + std::to_string(boot.size()) + " ranks; at most " + std::to_string(max_world_size));
+      }
+    });
+    const std::size_t bytes = controls_offset + static_cast<std::size_t>(world_size_) * sizeof(control_block);
+    const std::uint64_t hash = hash_values({sizeof(control_block), bytes, options.first_epoch});
+    memory_ = joint_memory<Space>::make(boot, detail::round_up(bytes, 4096), hash, limit, [](std::byte*) {});
+    agree_on(boot, limit, [&] {
+      call_state initial{};
+      initial.next_call = options.first_epoch;
+      calls_.emplace(initial);
+      peers_late_.resize(static_cast<std::size_t>(world_size_));
+      watch_ = std::make_unique<liveness_watch>(boot.peers(), rank_, [this](int peer) { on_death(peer); }, [this] { on_tick(); });
+    });
+  }
+  session(const session&) = delete;
+  session& operator=(const session&) = delete;
+
+  int rank() const noexcept { return rank_; }
+  int world_size() const noexcept { return world_size_; }
+  // Handles for kernels, as the executor sees them.
+  control_block* controls() const { return reinterpret_cast<control_block*>(memory_->executor_data() + controls_offset); }
+  call_state* calls() const { return calls_->get(); }
+
+  // The first failure of this rank. Never blocks, makes no CUDA call.
+  failure status() const noexcept {
+    if (guard_.is_child()) return {errc::forked, rank_};
+    const control_block& own = *host_control(rank_);
+    if (load_acquire(own.failure.ready) != 0) {
+      const failure_record& f = own.failure;
+      return {static_cast<errc>(f.code), static_cast<int>(f.about), f.call, f.awaited, f.seen, static_cast<protocol_id>(f.protocol)};
+    }
+    const std::uint64_t verdict = load_acquire(own.host_verdict);
+    if (verdict != 0) return {verdict_code(verdict), static_cast<int>(verdict_about(verdict))};
+    return {};
+  }
+
+  // Throws the failure, if there is one.
+  void check(source_location where = source_location::current()) const {
+    const failure f = status();
+    if (f.code == errc::forked) throw error(errc::forked, "make a new communicator in the child", rank_, 0, where);
+    if (f) throw error(f.code, describe(f), f.rank, 0, where);
+  }
+
+  // Ends the communicator for this rank and, through its control block, for its peers: waits in kernels and calls end
+  // within a look (see patience.hpp). The first verdict stays. Never blocks.
+  void end(errc code, int about) noexcept {
+    std::uint64_t none = 0;
+    std::atomic_ref<std::uint64_t>(host_control(rank_)->host_verdict)
+        .compare_exchange_strong(none, encode_verdict(code, static_cast<std::uint32_t>(about)), std::memory_order_acq_rel);
+  }
+
+  // True in a process forked from the one that made this session: nothing of it may be touched or torn down.
+  bool is_forked_child() const noexcept { return guard_.is_child(); }
+
+ private:
+  static constexpr std::size_t controls_offset = 4096;
+  static_assert(sizeof(segment_header) <= controls_offset);
+
+  static std::uint64_t load_acquire(const std::uint64_t& word) noexcept {
+    return std::atomic_ref<std::uint64_t>(const_cast<std::uint64_t&>(word)).load(std::memory_order_acquire);
+  }
+  control_block* host_control(int r) const noexcept {
+    return reinterpret_cast<control_block*>(memory_->host_data() + controls_offset) + r;
+  }
+
+  // In the watcher's thread.
+  void on_death(int peer) noexcept {
+    const std::uint64_t last = load_acquire(host_control(peer)->host_verdict);
+    if (last != 0 && verdict_code(last) == errc::peer_closed) return;  // it had closed in order
+    end(errc::peer_died, peer);
+  }
+
+  // In the watcher's thread, once a second: names peers that have not entered the call that this rank is in.
+  void on_tick() {
+    if (late_warning_.count() == 0) return;
+    const auto own = static_cast<std::uint32_t>(load_acquire(host_control(rank_)->call_line[0]) >> 32);
+    const auto now = deadline::clock::now();
+    for (int p = 0; p < world_size_; ++p) {
+      auto& late = peers_late_[static_cast<std::size_t>(p)];
+      const auto theirs = static_cast<std::uint32_t>(load_acquire(host_control(p)->call_line[0]) >> 32);
+      const bool behind = p != rank_ && static_cast<std::int32_t>(own - theirs) > 0 && load_acquire(host_control(p)->host_verdict) == 0;
+      if (!behind || late.call != own) {
+        late = {own, now, false};
+      } else if (!late.warned && now - late.since >= late_warning_) {
+        late.warned = true;
+        std::fprintf(stderr, "peerless: rank %d has waited %lld s for rank %d, which has not entered the call\n", rank_,
+                     static_cast<long long>(std::chrono::duration_cast<std::chrono::seconds>(now - late.since).count()), p);
+      }
+    }
+  }
+
+  struct lateness {
+    std::uint32_t call = 0;
+    deadline::clock::time_point since{};
+    bool warned = false;
+  };
+
+  int rank_;
+  int world_size_;
+  std::chrono::milliseconds late_warning_;
+  fork_guard guard_;
+  std::shared_ptr<joint_memory<Space>> memory_;
+  std::optional<typename Space::template state<call_state>> calls_;
+  std::vector<lateness> peers_late_;  // the watcher's alone
+  std::unique_ptr<liveness_watch> watch_;  // last: its callbacks use the members above
+};
+
+PEERLESS_END_NAMESPACE

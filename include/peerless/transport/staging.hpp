@@ -1,0 +1,71 @@
+// Staging through host memory: the slots, rings and counters of one transport, whoever executes the protocols.
+#pragma once
+
+#include <optional>
+
+#include <peerless/transport/session.hpp>
+
+PEERLESS_BEGIN_NAMESPACE
+
+// Owned by a transport. Space: see joint_memory.hpp.
+template <class Space>
+class staging_area {
+ public:
+  // Collective; every rank throws the same error if any rank fails. The session outlives this object.
+  staging_area(bootstrap_ref boot, const session<Space>& group, const communicator_options& options) {
+    const deadline limit = deadline::after(options.setup_deadline);
+    layout_sizes sizes = options.sizes;
+    sizes.world_size = static_cast<std::uint32_t>(boot.size());
+    const segment_layout layout = make_layout(sizes);
+    memory_ = joint_memory<Space>::make(boot, layout.total_bytes, layout_hash(layout), limit, [&](std::byte* segment) {
+      initialise_segment(segment, layout, options.first_epoch);
+    });
+    agree_on(boot, limit, [&] { protocols_.emplace(make_protocol_state(options.first_epoch)); });
+    view_.controls = group.controls();
+    view_.calls = group.calls();
+    view_.segment = memory_->executor_data();
+    view_.protocols = protocols_->get();
+    view_.layout = layout;
+    view_.deadline_ns = static_cast<std::uint64_t>(std::chrono::nanoseconds(options.deadline).count());
+    view_.rank = static_cast<std::uint32_t>(boot.rank());
+  }
+
+  // For calls. Valid while this object and the session live.
+  const rank_view& view() const noexcept { return view_; }
+  void limit_deadline(std::chrono::nanoseconds most) noexcept {
+    view_.deadline_ns = std::min(view_.deadline_ns, static_cast<std::uint64_t>(most.count()));
+  }
+
+  // Why a call of `bytes` bytes of `type` cannot take this protocol and shape; nullptr when it can. Pure, no allocation.
+  const char* refuse(protocol_id protocol, const launch_shape& shape, std::size_t bytes, dtype type) const noexcept {
+    const layout_sizes& sizes = view_.layout.sizes;
+    if (shape.blocks == 0 || shape.blocks > max_blocks) return "a launch has 1 to 64 blocks";
+    switch (protocol) {
+      case protocol_id::sentinel:
+        if (!has_sentinel(type)) return "the type has no sentinel";
+        return bytes > sizes.sentinel_slot_bytes ? "the message is larger than a sentinel slot" : nullptr;
+      case protocol_id::flagged: return bytes > sizes.flagged_slot_bytes ? "the message is larger than a flagged slot" : nullptr;
+      case protocol_id::bulk:
+        if (shape.blocks > sizes.bulk_blocks) return "more blocks than rings";
+        if (shape.chunk_bytes == 0 || shape.chunk_bytes % 16 != 0) return "chunk_bytes must be a positive multiple of 16";
+        return shape.chunk_bytes > sizes.bulk_chunk_bytes ? "the chunk is larger than a place of the ring" : nullptr;
+    }
+    return "no such protocol";
+  }
+
+ private:
+  std::shared_ptr<joint_memory<Space>> memory_;
+  std::optional<typename Space::template state<protocol_state>> protocols_;
+  rank_view view_{};
+};
+
+// Blocks that a message needs of a shape: at most the shape's, at least one, no block without work. The same on all ranks.
+template <element T>
+constexpr std::uint32_t blocks_for(protocol_id protocol, const launch_shape& shape, std::uint64_t n_elements) {
+  const std::uint64_t vectors = (n_elements * sizeof(T) + 15) / 16;
+  const std::uint64_t per_block = protocol == protocol_id::bulk ? shape.chunk_bytes / 16 : shape.threads;
+  const std::uint64_t wanted = (vectors + per_block - 1) / per_block;
+  return static_cast<std::uint32_t>(wanted < 1 ? 1 : wanted < shape.blocks ? wanted : shape.blocks);
+}
+
+PEERLESS_END_NAMESPACE

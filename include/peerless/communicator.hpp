@@ -46,11 +46,13 @@ class communicator {
   communicator(const communicator&) = delete;
   communicator& operator=(const communicator&) = delete;
 
-  // Tells the peers, ends waits that still run and frees everything; bounded in every state, never throws. Calls that all
-  // ranks had made end well if this rank has synchronized; graphs that captured calls may outlive the communicator, their
-  // later replays do nothing. In a forked child it does nothing.
+  // Waits for calls that are under way, at most 5 s (or the deadline of calls), then ends what still waits, tells the peers
+  // and frees everything; bounded in every state, never throws. Graphs that captured calls may outlive the communicator:
+  // their later replays do nothing. In a forked child only the child's own copies are freed.
   ~communicator() {
     if (session_.is_forked_child()) return;
+    const auto limit = deadline::after(std::min(deadline_, std::chrono::milliseconds(5000)));
+    if (!status()) std::apply([&](auto&... slot) { ((slot ? slot->finish(limit) : void()), ...); }, transports_);
     session_.end(errc::peer_closed, rank());
   }
 

@@ -23,11 +23,16 @@
 // Before a host-device template that calls members of a host-only or device-only policy (nvcc warning 20014).
 #define PEERLESS_EXEC_CHECK_DISABLE _Pragma("nv_exec_check_disable")
 #define PEERLESS_NOINLINE __noinline__
-#define PEERLESS_UNROLL _Pragma("unroll")
 #else
 #define PEERLESS_HD
 #define PEERLESS_EXEC_CHECK_DISABLE
 #define PEERLESS_NOINLINE __attribute__((noinline))
+#endif
+
+// Before a loop of a host-device function that must be unrolled on the device.
+#if defined(__CUDA_ARCH__)
+#define PEERLESS_UNROLL _Pragma("unroll")
+#else
 #define PEERLESS_UNROLL
 #endif
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstddef>
+#include <limits>
 #include <string>
 #include <utility>
 
@@ -101,6 +102,7 @@ class shared_segment {
 
   // ftruncate beyond RLIMIT_FSIZE raises SIGXFSZ, whose default is to kill: ask first.
   static void require_file_size_limit(std::size_t size_bytes, const source_location& where) {
+    if (size_bytes > static_cast<std::size_t>(std::numeric_limits<off_t>::max())) raise_memory(EFBIG, size_bytes, "memfd_create", where);
     struct rlimit limit = {};
     if (::getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY || size_bytes <= limit.rlim_cur) return;
     throw error(errc::out_of_memory,

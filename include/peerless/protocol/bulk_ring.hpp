@@ -81,13 +81,14 @@ class bulk_ring {
   PEERLESS_EXEC_CHECK_DISABLE
   template <execution_group Group>
   PEERLESS_HD void take(Group g, std::uint32_t c) const {
+    constexpr unsigned at_once = 2;
     const std::uint64_t first = begin_ + std::uint64_t{c} * chunk_;
-    for (std::uint32_t i = g.thread_rank(); i < chunk_ && first + i < end_; i += g.size()) {
-      vector_fold<T, Op> sum;
-      for (std::uint32_t r = 0; r < v_.world_size(); ++r) {
-        sum.add(r == v_.rank ? load_vector(msg_, first + i) : m_.load16_payload(v_.bulk_chunk(r, block_, base_ + c) + i));
-      }
-      store_vector(msg_, first + i, sum.result());
+    const std::uint64_t end = first + chunk_ < end_ ? first + chunk_ : end_;
+    const auto source = [&](std::uint32_t r, std::uint64_t i) -> const vec16* {
+      return v_.bulk_chunk(r, block_, base_ + c) + (i - first);
+    };
+    for (std::uint64_t i = first + g.thread_rank(); i < end; i += at_once * g.size()) {
+      fold_payload<Op, at_once>(m_, msg_, v_.rank, v_.world_size(), i, g.size(), end, source);
     }
   }
 

@@ -51,10 +51,10 @@ PEERLESS_HD inline void announce_call(Memory m, const rank_view& v, const call_f
   m.store8(line + 1, f.call << 32 | (f.fingerprint & 0xffffffffu));
 }
 
-// Moves on to the next call. One thread, when no other thread of the call will read the state again.
+// Moves on to the next call. One thread, when every thread of the call knows its frame.
 PEERLESS_EXEC_CHECK_DISABLE
 template <memory_policy Memory>
-PEERLESS_HD inline void close_call(Memory m, const rank_view& v, const call_frame& f) {
+PEERLESS_HD inline void advance_call(Memory m, const rank_view& v, const call_frame& f) {
   m.store8(v.protocols->next_epoch + (static_cast<int>(f.protocol) - 1), f.epoch + 1);
   m.store8(&v.calls->next_call, f.call + 1);
 }

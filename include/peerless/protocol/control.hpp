@@ -56,7 +56,23 @@ struct call_state {
   alignas(line_bytes) std::uint64_t next_call;  // communicator-wide number of the next call
   // 0, or the errc of the failure that ended the communicator: once set, every later call returns at once.
   std::uint32_t poison;
+  // Kernels only: which blocks have entered and left, so that overlapping calls are told. See kernel_frame.cuh.
+  std::uint32_t blocks_left;
+  std::uint64_t gate;
 };
+
+// The gate between two calls: the low 8 bits of the next call's number and the low 16 of the count of blocks ever entered.
+PEERLESS_HD constexpr std::uint64_t closed_gate(std::uint64_t blocks_entered, std::uint64_t next_call) {
+  return blocks_entered << 48 | (next_call & 0xffu) << 40;
+}
+
+// Start state of the words above.
+constexpr call_state make_call_state(std::uint64_t first_call) {
+  call_state state{};
+  state.next_call = first_call;
+  state.gate = closed_gate(0, first_call);
+  return state;
+}
 
 // Private to a rank and a transport, in the memory of its executor. Changed only by the rank's own calls, in stream order:
 // a captured call therefore replays with the right epoch.

@@ -54,27 +54,14 @@ class flagged_one_shot {
   PEERLESS_EXEC_CHECK_DISABLE
   template <execution_group Group>
   PEERLESS_HD void fold(Group g) const {
-    for (std::uint64_t i = begin_ + g.thread_rank(); i < end_; i += g.size()) {
-      vector_fold<T, Op> sum;
-      for (std::uint32_t first = 0; first < v_.world_size(); first += in_flight) {
-        vec16 theirs[in_flight];
-PEERLESS_UNROLL
-        for (std::uint32_t j = 0; j < in_flight; ++j) {
-          const std::uint32_t r = first + j;
-          if (r < v_.world_size()) theirs[j] = r == v_.rank ? load_vector(msg_, i) : m_.load16_payload(v_.flagged_slot(slot_, r) + i);
-        }
-PEERLESS_UNROLL
-        for (std::uint32_t j = 0; j < in_flight; ++j) {
-          if (first + j < v_.world_size()) sum.add(theirs[j]);
-        }
-      }
-      store_vector(msg_, i, sum.result());
+    constexpr unsigned at_once = 2;
+    const auto source = [this](std::uint32_t r, std::uint64_t i) -> const vec16* { return v_.flagged_slot(slot_, r) + i; };
+    for (std::uint64_t i = begin_ + g.thread_rank(); i < end_; i += at_once * g.size()) {
+      fold_payload<Op, at_once>(m_, msg_, v_.rank, v_.world_size(), i, g.size(), end_, source);
     }
   }
 
  private:
-  static constexpr std::uint32_t in_flight = 4;  // ranks whose vectors are loaded together
-
   PEERLESS_HD flag_line::half& half(std::uint32_t r) const { return v_.flag(r, block_)->parity[f_.epoch & 1u]; }
 
   PEERLESS_EXEC_CHECK_DISABLE

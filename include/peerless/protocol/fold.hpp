@@ -89,6 +89,7 @@ template <element T, reduction Op>
 class vector_fold {
  public:
   PEERLESS_HD void add(const vec16& v) {
+    PEERLESS_UNROLL
     for (unsigned i = 0; i < lanes; ++i) {
       const auto value = to_accumulator(detail::lane<T>(v, i));
       sum_[i] = started_ ? combine<Op>(sum_[i], value) : value;
@@ -98,6 +99,7 @@ class vector_fold {
   // One rounding to nearest even a lane; NaNs are canonical.
   PEERLESS_HD vec16 result() const {
     vec16 v{};
+    PEERLESS_UNROLL
     for (unsigned i = 0; i < lanes; ++i) detail::set_lane<T>(v, i, from_accumulator<T>(sum_[i]));
     return v;
   }
@@ -107,5 +109,39 @@ class vector_fold {
   accumulator_of<T> sum_[lanes] = {};
   bool started_ = false;
 };
+
+// Folds the vectors index, index + stride, ... below `end`, at most Vectors of them, and stores the results. The own rank's
+// come from the message, rank r's vector i from `source(r, i)`, which a flag that this thread's group has acquired covers.
+// Loads of several ranks and vectors are in flight together: a read through PCIe takes longer than everything else.
+PEERLESS_EXEC_CHECK_DISABLE
+template <reduction Op, unsigned Vectors, element T, memory_policy Memory, class Source>
+PEERLESS_HD inline void fold_payload(Memory m, const message<T>& msg, std::uint32_t rank, std::uint32_t world_size,
+                                     std::uint64_t index, std::uint64_t stride, std::uint64_t end, const Source& source) {
+  constexpr std::uint32_t ranks_at_once = 2;
+  vector_fold<T, Op> sums[Vectors];
+  for (std::uint32_t first = 0; first < world_size; first += ranks_at_once) {
+    vec16 theirs[ranks_at_once][Vectors];
+    PEERLESS_UNROLL
+    for (std::uint32_t j = 0; j < ranks_at_once; ++j) {
+      const std::uint32_t r = first + j;
+      PEERLESS_UNROLL
+      for (unsigned n = 0; n < Vectors; ++n) {
+        const std::uint64_t i = index + n * stride;
+        if (r < world_size && i < end) theirs[j][n] = r == rank ? load_vector(msg, i) : m.load16_payload(source(r, i));
+      }
+    }
+    PEERLESS_UNROLL
+    for (std::uint32_t j = 0; j < ranks_at_once; ++j) {
+      PEERLESS_UNROLL
+      for (unsigned n = 0; n < Vectors; ++n) {
+        if (first + j < world_size && index + n * stride < end) sums[n].add(theirs[j][n]);
+      }
+    }
+  }
+  PEERLESS_UNROLL
+  for (unsigned n = 0; n < Vectors; ++n) {
+    if (index + n * stride < end) store_vector(msg, index + n * stride, sums[n].result());
+  }
+}
 
 PEERLESS_END_NAMESPACE

@@ -24,7 +24,7 @@ PEERLESS_HD PEERLESS_NOINLINE std::uint64_t look_around(Memory m, const rank_vie
   if (is_poisoned(m, v)) return 0;  // another thread of this rank has failed
   const std::uint64_t own = m.load8_acquire(&v.control(v.rank)->host_verdict);
   if (own != 0) {
-    fail_call(m, v, f, verdict_code(own), verdict_about(own), awaited, seen);
+    fail_call(m, v, f, verdict_code(own), verdict_about(own), 0, 0);
     return 0;
   }
   const control_block* other = v.control(peer);
@@ -35,7 +35,7 @@ PEERLESS_HD PEERLESS_NOINLINE std::uint64_t look_around(Memory m, const rank_vie
     // What an orderly closed peer sent before it closed is visible now: poll once more before giving up.
     if (verdict_code(ended) != errc::peer_closed || closed) {
       const std::uint32_t about = verdict_about(ended);
-      fail_call(m, v, f, verdict_code(ended), about == v.rank ? peer : about, awaited, seen);
+      fail_call(m, v, f, verdict_code(ended), about == v.rank ? peer : about, 0, 0);
       return 0;
     }
     closed = true;

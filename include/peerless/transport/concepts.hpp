@@ -33,6 +33,7 @@ concept memory_space = requires(std::byte* host) {
 //   seed_table()    rows for when nothing was measured, in order of preference; the same on all ranks
 //   refuse(...)     why a call cannot take a protocol and shape, nullptr when it can; pure, no allocation, and the same
 //                   answer on all ranks
+//   finish(limit)   waits until the calls enqueued so far have ended, at most until the limit; never throws
 //   synchronize(stream, limit)
 //                   waits until everything enqueued on the stream has ended; false at the limit
 template <class X>
@@ -45,6 +46,7 @@ concept transport =
              typename X::space::stream_type stream, deadline limit) {
       { view.seed_table() } -> std::same_as<selection_table>;
       { view.refuse(protocol, shape, bytes, type) } noexcept -> std::same_as<const char*>;
+      { x.finish(limit) } noexcept -> std::same_as<void>;
       { x.synchronize(stream, limit) } -> std::same_as<bool>;
     };
 

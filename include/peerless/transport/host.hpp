@@ -38,6 +38,7 @@ class host {
   }
 
   // A call has ended when it returned.
+  void finish(deadline) noexcept {}
   bool synchronize(host_stream, deadline) { return true; }
 
  private:

@@ -168,7 +168,7 @@ void run_on_host(const rank_view& v, std::uint64_t fingerprint, const message<T>
     case protocol_id::flagged: good = detail::run_flagged<T, Op>(m, v, f, msg, n_blocks); break;
     case protocol_id::bulk: good = detail::run_bulk<T, Op>(m, v, f, msg, n_blocks, chunk_bytes); break;
   }
-  if (good) close_call(m, v, f);
+  if (good) advance_call(m, v, f);
 }
 
 PEERLESS_END_NAMESPACE

@@ -45,9 +45,10 @@ inline std::string describe(const failure& f) {
   switch (f.code) {
     case errc::ok: return "no failure";
     case errc::call_mismatch:
-      if (f.awaited == 0 || f.awaited == f.seen) return peer + " reported that calls differ" + call;
+      if (f.awaited == f.seen) return peer + " reported that calls differ" + call;
       return peer + " called " + detail::signature_text(f.seen) + " where this rank called " + detail::signature_text(f.awaited) + call;
     case errc::timeout:
+      if (f.awaited == f.seen) return peer + " did not arrive in time, as another rank reported" + call;
       return peer + " did not arrive" + call + " (" + std::string(name_of(f.protocol)) + ": awaited " + std::to_string(f.awaited) +
              ", seen " + std::to_string(f.seen) + ")";
     case errc::peer_died: return "the process of " + peer + " has ended" + call;
@@ -76,9 +77,7 @@ class session {
     const std::uint64_t hash = hash_values({sizeof(control_block), bytes, options.first_epoch});
     memory_ = joint_memory<Space>::make(boot, detail::round_up(bytes, 4096), hash, limit, [](std::byte*) {});
     agree_on(boot, limit, [&] {
-      call_state initial{};
-      initial.next_call = options.first_epoch;
-      calls_.emplace(initial);
+      calls_.emplace(make_call_state(options.first_epoch));
       peers_late_.resize(static_cast<std::size_t>(world_size_));
       watch_ = std::make_unique<liveness_watch>(boot.peers(), rank_, [this](int peer) { on_death(peer); }, [this] { on_tick(); });
     });

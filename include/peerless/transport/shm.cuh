@@ -1,0 +1,143 @@
+// Transport `shm`: GPUs exchange through host memory that all of them have mapped. Needs no peer access, only that every GPU
+// can reach pinned host memory, so it runs on every box.
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+#include <string>
+#include <thread>
+
+#include <peerless/transport/concepts.hpp>
+#include <peerless/transport/device_space.cuh>
+#include <peerless/transport/kernel_list.cuh>
+#include <peerless/transport/staging.hpp>
+#include <peerless/transport/staging_kernels.cuh>
+
+PEERLESS_BEGIN_NAMESPACE
+
+// See concepts.hpp for each member. The device that is current at construction is the rank's GPU.
+class shm {
+ public:
+  static constexpr std::string_view name = "shm";
+  using space = device_space;
+
+  shm(bootstrap_ref boot, const session<device_space>& group, const communicator_options& options)
+      : staging_(boot, group, options) {
+    agree_on(boot, deadline::after(options.setup_deadline), [&] {
+      detail::require_cuda(cudaGetDevice(&device_), "cudaGetDevice");
+      detail::kernel_list::instance().load_all();
+      detail::require_cuda(cudaStreamCreateWithFlags(&side_stream_, cudaStreamNonBlocking), "cudaStreamCreate");
+      int limited = 0;
+      detail::require_cuda(cudaDeviceGetAttribute(&limited, cudaDevAttrKernelExecTimeout, device_), "cudaDeviceGetAttribute");
+      if (limited != 0) staging_.limit_deadline(kernel_time_limit);
+    });
+  }
+
+  shm(const shm&) = delete;
+  shm& operator=(const shm&) = delete;
+
+  // The session has ended: kernels that still wait leave within a look, and replays to come find the poison. Bounded.
+  ~shm() {
+    try {
+      const detail::device_scope scope(device_);
+      const auto poison = static_cast<std::uint32_t>(errc::peer_closed);
+      cudaMemcpyAsync(&staging_.view().calls->poison, &poison, sizeof(poison), cudaMemcpyHostToDevice, side_stream_);
+      cudaStreamSynchronize(side_stream_);
+      finish(deadline::after(std::chrono::seconds(2)));
+      cudaStreamDestroy(side_stream_);
+      cudaGetLastError();
+    } catch (const error&) {  // the device is lost: its kernels have ended
+    }
+  }
+
+  // Measured on two H200 on PCIe Gen5 x16 (bench/NOTES.md); a start for other boxes.
+  selection_table seed_table() const {
+    const layout_sizes& sizes = staging_.view().layout.sizes;
+    constexpr std::string_view source = "seed: two H200, PCIe Gen5 x16";
+    const std::size_t sentinel = sizes.sentinel_slot_bytes, flagged = sizes.flagged_slot_bytes;
+    const auto blocks = [&](std::uint32_t n) { return std::min(n, sizes.bulk_blocks); };
+    const auto chunk = [&](std::uint32_t bytes) { return std::min(bytes, sizes.bulk_chunk_bytes); };
+    selection_table rows{
+        {0, std::min<std::size_t>(256 << 10, sentinel), type_class::with_sentinel, name, protocol_id::sentinel, {64, 256, 0}, 0, source},
+        {0, std::min<std::size_t>(64 << 10, flagged), type_class::any, name, protocol_id::flagged, {16, 512, 0}, 0, source},
+        {0, 2 << 20, type_class::any, name, protocol_id::bulk, {blocks(32), 256, chunk(4 << 10)}, 0, source},
+        {0, 8 << 20, type_class::any, name, protocol_id::bulk, {blocks(64), 256, chunk(4 << 10)}, 0, source},
+        {0, ~std::size_t{0}, type_class::any, name, protocol_id::bulk, {blocks(64), 256, chunk(8 << 10)}, 0, source}};
+    return rows;
+  }
+
+  const char* refuse(protocol_id protocol, const launch_shape& shape, std::size_t bytes, dtype type) const noexcept {
+    if (protocol == protocol_id::sentinel && (shape.threads % 32 != 0 || shape.threads == 0 || shape.threads > sentinel_most_data_threads)) {
+      return "a sentinel block has a multiple of 32 threads, at most 512";
+    }
+    if (protocol == protocol_id::flagged && (shape.threads % 32 != 0 || shape.threads == 0 || shape.threads > 1024)) {
+      return "a flagged block has a multiple of 32 threads, at most 1024";
+    }
+    return staging_.refuse(protocol, shape, bytes, type);
+  }
+
+  template <reduction Op, element T>
+  void all_reduce(protocol_id protocol, const launch_shape& shape, const message<T>& msg, cudaStream_t stream) {
+    const void* kernel = nullptr;
+    unsigned threads = shape.threads;
+    switch (protocol) {
+      case protocol_id::sentinel:
+        if constexpr (has_sentinel(dtype_of<T>)) kernel = detail::listed_kernel<&sentinel_kernel<T, Op>>::use();
+        threads += sentinel_duty_threads;
+        break;
+      case protocol_id::flagged: kernel = detail::listed_kernel<&flagged_kernel<T, Op>>::use(); break;
+      case protocol_id::bulk:
+        kernel = detail::listed_kernel<&bulk_kernel<T, Op>>::use();
+        threads = bulk_block_threads;
+        break;
+    }
+    const std::uint64_t fingerprint = fingerprint_of({msg.n_elements, dtype_of<T>, Op::id, protocol});
+    call_arguments<T> arguments{staging_.view(), msg, fingerprint, shape.chunk_bytes};
+    void* parameters[] = {&arguments};
+    const detail::device_scope scope(device_);
+    last_stream_ = stream;
+    used_ = true;
+    detail::require_cuda(cudaLaunchKernel(kernel, dim3(blocks_for<T>(protocol, shape, msg.n_elements)), dim3(threads), parameters, 0, stream),
+                         "launching an all-reduce");
+  }
+
+  void finish(deadline limit) noexcept {
+    cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;
+    // A stream that was destroyed or is being captured has nothing to wait for.
+    if (!used_ || cudaStreamIsCapturing(last_stream_, &capture) != cudaSuccess || capture != cudaStreamCaptureStatusNone) {
+      cudaGetLastError();
+      return;
+    }
+    try {
+      synchronize(last_stream_, limit);
+    } catch (const error&) {
+    }
+  }
+
+  bool synchronize(cudaStream_t stream, deadline limit) {
+    const detail::device_scope scope(device_);
+    for (unsigned polls = 0;; ++polls) {
+      const cudaError_t code = cudaStreamQuery(stream);
+      if (code == cudaSuccess) return true;
+      if (code != cudaErrorNotReady) detail::require_cuda(code, "cudaStreamQuery");
+      if (limit.expired()) return false;
+      if (polls > 1000) std::this_thread::sleep_for(std::chrono::microseconds(20));
+    }
+  }
+
+ private:
+  // On a GPU that drives a display the driver ends kernels after 2 s or more (CUDA tells that there is a limit, not its
+  // length); a wait must end before, with an error that can be handled.
+  static constexpr std::chrono::milliseconds kernel_time_limit{1600};
+
+  staging_area<device_space> staging_;
+  int device_ = 0;
+  bool used_ = false;
+  cudaStream_t last_stream_ = nullptr;
+  cudaStream_t side_stream_ = nullptr;
+};
+
+static_assert(transport<shm>);
+static_assert(all_reduces<shm, bf16, op::sum> && all_reduces<shm, double, op::max>);
+
+PEERLESS_END_NAMESPACE

@@ -1,0 +1,130 @@
+// The kernels of staging through host memory: one launch is one call. Which warps carry out which duty of a protocol.
+#pragma once
+
+#include <peerless/protocol/bulk_ring.hpp>
+#include <peerless/protocol/flagged_one_shot.hpp>
+#include <peerless/protocol/sentinel_one_shot.hpp>
+#include <peerless/transport/kernel_frame.cuh>
+
+PEERLESS_BEGIN_NAMESPACE
+
+// Argument of every kernel.
+template <element T>
+struct call_arguments {
+  rank_view view;
+  message<T> msg;
+  std::uint64_t fingerprint;
+  std::uint32_t chunk_bytes;  // bulk only
+};
+
+namespace detail {
+
+// One warp as a group.
+struct warp_group {
+  __device__ unsigned thread_rank() const { return threadIdx.x & 31u; }
+  __device__ unsigned size() const { return 32; }
+  __device__ void sync() const { __syncwarp(); }
+  __device__ bool all(bool vote) const { return __all_sync(0xffffffffu, vote) != 0; }
+};
+
+// The data threads of all blocks; has no barrier, so it serves steps that need none.
+struct data_threads {
+  unsigned rank;
+  unsigned count;
+  __device__ unsigned thread_rank() const { return rank; }
+  __device__ unsigned size() const { return count; }
+  __device__ void sync() const {}
+  __device__ bool all(bool vote) const { return vote; }
+};
+
+}  // namespace detail
+
+// Threads of a sentinel block beside its data threads: three warps, so that no duty stands behind another. (In one warp the
+// duties run one after the other, which was measured to cost 1.2 us.)
+inline constexpr unsigned sentinel_duty_threads = 96;
+
+// Most data threads of a sentinel block; more would leave a thread too few registers.
+inline constexpr unsigned sentinel_most_data_threads = 512;
+
+// Sentinel one-shot. Blocks of data_threads + sentinel_duty_threads threads.
+template <element T, reduction Op>
+PEERLESS_HIDDEN __global__ void __launch_bounds__(sentinel_most_data_threads + sentinel_duty_threads) sentinel_kernel(const __grid_constant__ call_arguments<T> a) {
+  const unsigned n_data = blockDim.x - sentinel_duty_threads;
+  const bool is_data = threadIdx.x < n_data;
+  const detail::data_threads all{blockIdx.x * n_data + threadIdx.x, gridDim.x * n_data};
+  const std::uint64_t vectors = a.msg.n_vectors();
+  vec16 own{};
+  if (is_data && all.rank < vectors) own = load_vector(a.msg, all.rank);  // in flight while the block enters
+  call_frame f;
+  if (!enter_call(a.view, a.fingerprint, f)) return;
+  const cuda_memory m;
+  const sentinel_one_shot<T, Op, cuda_memory> call(m, a.view, f, a.msg);
+  if (is_data) {
+    bool good = true;
+    for (std::uint64_t i = all.rank; i < vectors && good; i += all.count) {
+      if (i != all.rank) own = call.load(i);
+      call.post(i, own);
+      good = call.fold(i, own);
+    }
+    call.clear(all);
+  } else if (blockIdx.x == 0) {
+    const unsigned duty = (threadIdx.x - n_data) / 32;
+    const detail::warp_group warp;
+    if (duty == 0 && warp.thread_rank() == 0) {
+      call.release_entry();
+      announce_call(m, a.view, f);
+    }
+    if (duty == 1) call.acquire_entries(warp);
+    if (duty == 2) {
+      if (warp.thread_rank() == 0) call.post_header();
+      call.await_headers(warp);
+    }
+  }
+  leave_call(a.view);
+}
+
+// Flagged one-shot. Blocks of any multiple of 32 threads, at least the world size.
+template <element T, reduction Op>
+PEERLESS_HIDDEN __global__ void __launch_bounds__(1024) flagged_kernel(const __grid_constant__ call_arguments<T> a) {
+  call_frame f;
+  if (!enter_call(a.view, a.fingerprint, f)) return;
+  const cuda_memory m;
+  if (blockIdx.x == 0 && threadIdx.x == blockDim.x - 1) announce_call(m, a.view, f);
+  const flagged_one_shot<T, Op, cuda_memory> call(m, a.view, f, a.msg, blockIdx.x, gridDim.x);
+  const block_group block;
+  call.post(block);
+  if (call.await(block)) call.fold(block);
+  leave_call(a.view);
+}
+
+// Warps of a bulk block: 8 write, 1 publishes, 8 read.
+inline constexpr unsigned bulk_role_threads = 256;
+inline constexpr unsigned bulk_block_threads = 2 * bulk_role_threads + 32;
+
+// Bulk ring. Blocks of bulk_block_threads threads.
+template <element T, reduction Op>
+PEERLESS_HIDDEN __global__ void __launch_bounds__(bulk_block_threads) bulk_kernel(const __grid_constant__ call_arguments<T> a) {
+  using writers = warp_range_group<1, 0, bulk_role_threads>;
+  using handoff = warp_range_group<2, 0, bulk_role_threads + 32>;
+  using readers = warp_range_group<3, bulk_role_threads + 32, bulk_role_threads>;
+  __shared__ std::uint32_t posted;
+  if (threadIdx.x == 0) posted = 0;
+  call_frame f;
+  if (!enter_call(a.view, a.fingerprint, f)) return;
+  const cuda_memory m;
+  const bulk_ring<T, Op, cuda_memory> ring(m, a.view, f, a.msg, blockIdx.x, gridDim.x, a.chunk_bytes, &posted);
+  if (threadIdx.x < bulk_role_threads) {
+    ring.run_writer(writers{}, handoff{});
+  } else if (threadIdx.x < bulk_role_threads + 32) {
+    const bool speaks = threadIdx.x == bulk_role_threads;
+    if (speaks && blockIdx.x == 0) announce_call(m, a.view, f);
+    ring.run_publisher(handoff{}, speaks);
+  } else {
+    ring.run_reader(readers{});
+  }
+  __syncthreads();
+  if (threadIdx.x == 0) ring.finish();
+  leave_call(a.view);
+}
+
+PEERLESS_END_NAMESPACE

@@ -11,8 +11,8 @@ PEERLESS_BEGIN_NAMESPACE
 
 namespace detail {
 
-// The gate, from the top: blocks that have entered any call so far (16 bits), number of the current call (8), sum of the
-// ids of the grids that entered it (30), blocks that entered it (10). A block adds itself and learns from what was there
+// The gate, from the top: blocks that have entered any call so far (16 bits), tags of the current call (8, see closed_gate),
+// sum of the ids of the grids that entered it (30), blocks that entered it (10). A block adds itself and learns from what was there
 // whether only blocks of its own grid have entered this call, and the first block of a grid also whether every block of the
 // calls before has left. So the first block of an overlapping grid is refused before it has written anything.
 struct gate_value {
@@ -22,9 +22,24 @@ struct gate_value {
   __device__ static gate_value entry(std::uint64_t id) { return {std::uint64_t{1} << 48 | id << 10 | 1u}; }
   __device__ std::uint32_t entered() const { return bits & 0x3ffu; }
   __device__ std::uint64_t ids() const { return bits >> 10 & 0x3fffffffu; }
-  __device__ std::uint32_t call() const { return bits >> 40 & 0xffu; }
+  // Field 0: the call's number; n: the epoch of the protocol with id n. Each modulo 4.
+  __device__ std::uint32_t tag(unsigned field) const { return bits >> (40 + 2 * field) & 3u; }
+  __device__ std::uint32_t tags() const { return bits >> 40 & 0xffu; }
+  // The tags of the call after this one, which is of the given protocol.
+  __device__ std::uint32_t next_tags(unsigned protocol) const {
+    const unsigned keep = ~(3u | 3u << (2 * protocol));
+    return (tags() & keep) | ((tag(0) + 1) & 3u) | ((tag(protocol) + 1) & 3u) << (2 * protocol);
+  }
   __device__ std::uint16_t entered_ever() const { return static_cast<std::uint16_t>(bits >> 48); }
 };
+
+// Puts right a number that was read after the last block of this very call may have moved it on. False: neither the tagged
+// number nor the one after it, so another call is running.
+__device__ inline bool settle(std::uint64_t& number, std::uint32_t tag) {
+  const std::uint32_t ahead = (number - tag) & 3u;
+  number -= ahead;
+  return ahead <= 1;
+}
 
 // An id that no other running grid of this process has, replays of one captured launch included: 20 bits of %gridid.
 __device__ inline std::uint64_t grid_id() {
@@ -53,17 +68,15 @@ __device__ inline bool enter_call(const rank_view& v, std::uint64_t fingerprint,
                  : "memory");
     const std::uint32_t poison = m.load4(&s->poison), left = m.load4(&s->blocks_left);
     call_frame now = open_call(m, v, fingerprint);
-    if ((now.call & 0xffu) != gate.call()) {  // read after the last block had moved the state on
-      --now.call;
-      --now.epoch;
-    }
+    const auto protocol = static_cast<unsigned>(now.protocol);
+    const bool settled = detail::settle(now.call, gate.tag(0)) & detail::settle(now.epoch, gate.tag(protocol));
     const auto ahead = static_cast<std::uint16_t>(left - gate.entered_ever());  // blocks of this grid that have left already
-    const bool alone = gate.entered() < gridDim.x && gate.ids() == gate.entered() * id && (now.call & 0xffu) == gate.call() &&
+    const bool alone = settled && gate.entered() < gridDim.x && gate.ids() == gate.entered() * id &&
                        (gate.entered() != 0 || ahead < gridDim.x);
     frame = now;
     admitted = alone && poison == 0;
     if (admitted && gate.entered() + 1 == gridDim.x) {
-      m.store8(&s->gate, closed_gate(gate.entered_ever() + 1u, now.call + 1));
+      m.store8(&s->gate, closed_gate(gate.entered_ever() + 1u, gate.next_tags(protocol)));
       advance_call(m, v, now);
     }
     if (!alone && poison == 0) fail_call(m, v, now, errc::overlapped, v.rank, gate.entered(), gate.bits);

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstring>
 #include <string>
 #include <thread>
 
@@ -31,6 +32,7 @@ class shm {
       detail::require_cuda(cudaDeviceGetAttribute(&limited, cudaDevAttrKernelExecTimeout, device_), "cudaDeviceGetAttribute");
       if (limited != 0) staging_.limit_deadline(kernel_time_limit);
     });
+    agree_on_blocks(boot, options);
   }
 
   shm(const shm&) = delete;
@@ -97,7 +99,8 @@ class shm {
     const detail::device_scope scope(device_);
     last_stream_ = stream;
     used_ = true;
-    detail::require_cuda(cudaLaunchKernel(kernel, dim3(blocks_for<T>(protocol, shape, msg.n_elements)), dim3(threads), parameters, 0, stream),
+    const std::uint32_t blocks = std::min(most_blocks_, blocks_for<T>(protocol, shape, msg.n_elements));
+    detail::require_cuda(cudaLaunchKernel(kernel, dim3(blocks), dim3(threads), parameters, 0, stream),
                          "launching an all-reduce");
   }
 
@@ -130,7 +133,29 @@ class shm {
   // length); a wait must end before, with an error that can be handled.
   static constexpr std::chrono::milliseconds kernel_time_limit{1600};
 
+  // A block waits for the same block of every peer, so where ranks share a GPU all their blocks must fit on it together:
+  // one on each multiprocessor. The least over all ranks, so that every rank launches the same number.
+  void agree_on_blocks(bootstrap_ref boot, const communicator_options& options) {
+    struct gpu {
+      cudaUUID_t id{};
+      std::uint32_t multiprocessors = 0;
+    };
+    const deadline limit = deadline::after(options.setup_deadline);
+    gpu mine;
+    agree_on(boot, limit, [&] {
+      cudaDeviceProp properties;
+      detail::require_cuda(cudaGetDeviceProperties(&properties, device_), "cudaGetDeviceProperties");
+      mine = {properties.uuid, static_cast<std::uint32_t>(properties.multiProcessorCount)};
+    });
+    const auto all = all_gather_value(boot, mine, limit);
+    for (const gpu& each : all) {
+      const auto sharing = std::count_if(all.begin(), all.end(), [&](const gpu& other) { return std::memcmp(&other.id, &each.id, sizeof(each.id)) == 0; });
+      most_blocks_ = std::min(most_blocks_, std::max(1u, each.multiprocessors / static_cast<std::uint32_t>(sharing)));
+    }
+  }
+
   staging_area<device_space> staging_;
+  std::uint32_t most_blocks_ = max_blocks;
   int device_ = 0;
   bool used_ = false;
   cudaStream_t last_stream_ = nullptr;

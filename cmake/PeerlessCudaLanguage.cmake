@@ -1,0 +1,52 @@
+# The CUDA language, for our own binaries only. Sets PEERLESS_CUDA_LANGUAGE.
+include_guard(GLOBAL)
+set(PEERLESS_CUDA_LANGUAGE OFF)
+if(NOT TARGET peerless::cuda)
+  message(STATUS "peerless: no CUDA (PEERLESS_CUDA=${PEERLESS_CUDA}): the CPU part is built")
+  return()
+endif()
+
+# The toolkit's own compiler, also where it is not on the PATH.
+if(NOT CMAKE_CUDA_COMPILER AND NOT DEFINED ENV{CUDACXX} AND CUDAToolkit_NVCC_EXECUTABLE)
+  set(CMAKE_CUDA_COMPILER "${CUDAToolkit_NVCC_EXECUTABLE}" CACHE FILEPATH "CUDA compiler")
+endif()
+
+# Architectures: what the caller says; else those of the GPUs in this box; else one, to keep builds without a GPU
+# cheap (`native` is an error there). Binaries for other boxes: the preset `release`.
+if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES AND NOT DEFINED ENV{CUDAARCHS})
+  set(architectures "")
+  find_program(PEERLESS_NVIDIA_SMI nvidia-smi)
+  mark_as_advanced(PEERLESS_NVIDIA_SMI)
+  if(PEERLESS_NVIDIA_SMI)
+    execute_process(COMMAND "${PEERLESS_NVIDIA_SMI}" --query-gpu=compute_cap --format=csv,noheader TIMEOUT 60
+      OUTPUT_VARIABLE capabilities RESULT_VARIABLE failed ERROR_QUIET)
+    if(NOT failed)
+      string(REGEX MATCHALL "[0-9]+\\.[0-9]" architectures "${capabilities}")
+      list(TRANSFORM architectures REPLACE "\\." "")
+      list(REMOVE_DUPLICATES architectures)
+      list(TRANSFORM architectures APPEND "-real")
+    endif()
+  endif()
+  if(NOT architectures)
+    set(architectures 90-real)
+  endif()
+  set(CMAKE_CUDA_ARCHITECTURES "${architectures}" CACHE STRING "CUDA architectures of our own binaries")
+endif()
+
+if(PEERLESS_CUDA STREQUAL "ON")
+  enable_language(CUDA)
+  set(PEERLESS_CUDA_LANGUAGE ON)
+else()
+  include(CheckLanguage)
+  check_language(CUDA)
+  if(CMAKE_CUDA_COMPILER)
+    enable_language(CUDA)
+    set(PEERLESS_CUDA_LANGUAGE ON)
+  else()
+    message(STATUS "peerless: no working nvcc: .cu programs are left out")
+  endif()
+endif()
+if(PEERLESS_CUDA_LANGUAGE)
+  message(STATUS "peerless: CUDA ${CMAKE_CUDA_COMPILER_VERSION}, architectures ${CMAKE_CUDA_ARCHITECTURES}, "
+    "NCCL ${PEERLESS_NCCL_FOUND}")
+endif()

@@ -28,7 +28,9 @@ class bootstrap_ref {
     table_->all_gather(object_, mine, all, limit);
   }
   void barrier(deadline limit) const { table_->barrier(object_, limit); }
-  unique_fd broadcast_fd(int fd, int root, deadline limit) const { return table_->broadcast_fd(object_, fd, root, limit); }
+  unique_fd broadcast_fd(int fd, int root, deadline limit) const {
+    return table_->broadcast_fd(object_, fd, root, limit);
+  }
   std::vector<peer_handle> peers() const { return table_->peers(object_); }
 
  private:
@@ -51,7 +53,9 @@ class bootstrap_ref {
         static_cast<B*>(group)->all_gather(mine, all, limit);
       },
       [](void* group, deadline limit) { static_cast<B*>(group)->barrier(limit); },
-      [](void* group, int fd, int root, deadline limit) { return static_cast<B*>(group)->broadcast_fd(fd, root, limit); },
+      [](void* group, int fd, int root, deadline limit) {
+        return static_cast<B*>(group)->broadcast_fd(fd, root, limit);
+      },
       [](const void* group) { return static_cast<const B*>(group)->peers(); },
   };
 

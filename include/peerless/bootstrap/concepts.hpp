@@ -18,7 +18,7 @@ PEERLESS_BEGIN_NAMESPACE
 // bootstrap that gave it. Of the own rank: `process` is none and `hang_up` is the write end of its own life line,
 // which must be held for as long as this process wants to count as alive to peers that have no pidfd of it.
 struct peer_handle {
-  unique_fd process;  // pidfd: readable once the process has ended; none: a thread of this process, or no kernel support
+  unique_fd process;  // pidfd, readable once the process has ended; none for threads and without kernel support
   unique_fd hang_up;  // read end of a pipe that only the peer holds open for writing: hangs up when it ends; or none
   ::pid_t pid = 0;    // as the peer sees itself; for messages only, it may be of another pid namespace
 };

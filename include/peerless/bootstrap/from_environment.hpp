@@ -40,8 +40,8 @@ struct launcher {
 // Own variables first, then the launcher that is nearest to the program: torchrun may run under Slurm or mpirun, and
 // mpirun inside a Slurm allocation.
 inline constexpr launcher torchrun{"torchrun", "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"};
-inline constexpr launcher open_mpi{"Open MPI", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK",
-                                   "OMPI_COMM_WORLD_LOCAL_SIZE"};
+inline constexpr launcher open_mpi{"Open MPI", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE",
+                                   "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE"};
 inline constexpr launcher pmi{"PMI (MPICH, Intel MPI)", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS"};
 inline constexpr launcher slurm{"Slurm", "SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID", nullptr};
 inline constexpr launcher own{"own variables", "PEERLESS_RANK", "PEERLESS_WORLD_SIZE", "PEERLESS_LOCAL_RANK", nullptr};
@@ -63,7 +63,8 @@ inline bool is_present(const launcher& each) {
 inline int required(const launcher& from, const char* name, int least, int most) {
   const auto value = env::get_between<int>(name, least, most);
   if (value) return *value;
-  throw error(errc::bad_environment, std::string(name) + " is not set, but " + (name == from.rank ? from.size : from.rank) + " is (" +
+  throw error(errc::bad_environment, std::string(name) + " is not set, but " +
+                                         (name == from.rank ? from.size : from.rank) + " is (" +
                                          std::string(from.name) + "); set both or neither");
 }
 
@@ -110,8 +111,10 @@ inline job_identity identity_from(const launcher& from) {
 inline void require_one_host(const launcher& from, const launch_environment& found) {
   constexpr int most = std::numeric_limits<int>::max();
   const auto refuse = [&](const std::string& what) {
-    throw error(errc::unsupported, what + " (" + std::string(from.name) + "): the ranks of one communicator are on one host; start one job a host",
-                found.rank);
+    throw error(
+        errc::unsupported,
+        what + " (" + std::string(from.name) + "): the ranks of one communicator are on one host; start one job a host",
+        found.rank);
   };
   if (from.local_size != nullptr) {
     const auto local = env::get_between<int>(from.local_size, 1, most);
@@ -133,8 +136,8 @@ inline void require_one_host(const launcher& from, const launch_environment& fou
 // of which a variable is set: PEERLESS_RANK with PEERLESS_WORLD_SIZE (PEERLESS_LOCAL_RANK), torchrun, Open MPI, PMI
 // (MPICH, Intel MPI), Slurm (tasks of srun only). None: rank 0 of a world of 1. PEERLESS_JOB_ID overrides the identity;
 // where the launcher gives none either, it is the session's (job_identity::of_session).
-// Throws errc::bad_environment, naming the variable and its value: one of rank and size without the other, not a number,
-// negative, a rank not below the size; errc::unsupported when the job spans hosts.
+// Throws errc::bad_environment, naming the variable and its value: one of rank and size without the other, not a
+// number, negative, a rank not below the size; errc::unsupported when the job spans hosts.
 inline launch_environment from_environment() {
   constexpr int most = std::numeric_limits<int>::max();
   launch_environment found;

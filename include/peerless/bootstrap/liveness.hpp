@@ -32,8 +32,8 @@ class liveness_watch {
   // that this rank looks alive to its peers as long as the watch exists. Handles without a descriptor are not watched.
   // `on_death(rank)` is called from the thread at most once a rank, within 200 ms of the end of its process, at once
   // for one that has ended already. `on_tick()` is called from the same thread every `tick` (1 ms to 1 h), later
-  // when a callback takes longer. Callbacks must return soon and must not destroy the watch; what they throw is dropped.
-  // Throws errc::system_error when no descriptor or thread is left.
+  // when a callback takes longer. Callbacks must return soon and must not destroy the watch; what they throw is
+  // dropped. Throws errc::system_error when no descriptor or thread is left.
   liveness_watch(std::vector<peer_handle> peers, int self, std::function<void(int)> on_death,
                  std::function<void()> on_tick = {}, std::chrono::milliseconds tick = std::chrono::milliseconds(1000))
       : peers_(std::move(peers)),
@@ -106,7 +106,8 @@ class liveness_watch {
       const auto left = std::chrono::ceil<std::chrono::milliseconds>(next_tick - clock::now()).count();
       const int timeout = left <= 0 ? 0 : static_cast<int>(left < INT_MAX ? left : INT_MAX);
       const int ready = ::poll(polled.data(), static_cast<::nfds_t>(polled.size()), timeout);
-      if (ready < 0 && errno != EINTR) std::this_thread::sleep_for(std::chrono::milliseconds(10));  // ENOMEM: no hot loop
+      if (ready < 0 && errno != EINTR)
+        std::this_thread::sleep_for(std::chrono::milliseconds(10));  // ENOMEM: no hot loop
       if (ready > 0 && polled[0].revents != 0) return;
       for (std::size_t i = 1; ready > 0 && i < polled.size(); ++i) {
         if (polled[i].revents == 0 || polled[i].fd < 0) continue;

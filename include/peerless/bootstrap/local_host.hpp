@@ -28,7 +28,8 @@ struct local_host_options {
   // For connect() as a whole.
   std::chrono::milliseconds deadline{60'000};
   // Ranks with another value are refused. By default the library's version.
-  std::uint64_t layout_hash = detail::stable_hash("peerless", (PEERLESS_VERSION_MAJOR << 20) + (PEERLESS_VERSION_MINOR << 10) + PEERLESS_VERSION_PATCH);
+  std::uint64_t layout_hash = detail::stable_hash(
+      "peerless", (PEERLESS_VERSION_MAJOR << 20) + (PEERLESS_VERSION_MINOR << 10) + PEERLESS_VERSION_PATCH);
   // After a refusal rank 0 stays this long, within its deadline, to tell ranks that are only just starting.
   std::chrono::milliseconds refusal_grace{3'000};
   // False: as on kernels that have no pidfds; the end of a process shows by its life line only.
@@ -45,8 +46,10 @@ class local_host_bootstrap {
   // ranks 0 .. size - 1 are here, at most to the earliest of their deadlines. A world of 1 returns at once and meets
   // nobody. Throws, on every rank that has come and for `refusal_grace` on those that still come:
   //   errc::rendezvous_timeout   ranks are missing or stopped; rank() is the first of those that the message names
-  //   errc::rendezvous_mismatch  sizes, layout hashes or versions differ, a rank is out of range or there twice, two jobs
-  //                              have one identity, or somebody else holds the name; the message has both values
+  //   errc::rendezvous_mismatch  sizes, layout hashes or versions differ, a rank is out of range or there twice,
+  //   another
+  //                              job of this identity meets or still has its bootstrap, or somebody else holds the
+  //                              name; the message has both values
   //   errc::peer_died            the process of rank() ended meanwhile
   //   errc::peer_closed          rank() gave up meanwhile
   // and on this rank alone errc::invalid_argument (size < 1), errc::unsupported (size > 64), errc::system_error.
@@ -54,9 +57,12 @@ class local_host_bootstrap {
     if (size < 1) throw error(errc::invalid_argument, "a world of " + std::to_string(size) + " ranks", rank);
     if (size > detail::max_host_ranks) {
       throw error(errc::unsupported,
-                  "a world of " + std::to_string(size) + " ranks on one host; at most " + std::to_string(detail::max_host_ranks), rank);
+                  "a world of " + std::to_string(size) + " ranks on one host; at most " +
+                      std::to_string(detail::max_host_ranks),
+                  rank);
     }
-    if (size == 1 && rank != 0) throw error(errc::rendezvous_mismatch, "rank " + std::to_string(rank) + " of a world of 1", rank);
+    if (size == 1 && rank != 0)
+      throw error(errc::rendezvous_mismatch, "rank " + std::to_string(rank) + " of a world of 1", rank);
     const deadline limit = deadline::after(options.deadline);
     local_host_bootstrap made;
     detail::host_group& group = *made.group_;
@@ -80,12 +86,13 @@ class local_host_bootstrap {
   int size() const noexcept { return group_->size; }
   bool same_process() const noexcept { return false; }
 
-  // Collective; see concept `bootstrap`. Also throws, on this rank alone and without effect, errc::invalid_argument when
-  // `all` has not size() * mine.size() bytes or those are more than 64 MiB, and errc::forked in a forked child.
+  // Collective; see concept `bootstrap`. Also throws, on this rank alone and without effect, errc::invalid_argument
+  // when `all` has not size() * mine.size() bytes or those are more than 64 MiB, and errc::forked in a forked child.
   void all_gather(std::span<const std::byte> mine, std::span<std::byte> all, deadline limit) {
     if (all.size() != mine.size() * static_cast<std::size_t>(size()) || all.size() > detail::max_payload_bytes) {
       throw error(errc::invalid_argument, "all_gather: the result holds " + std::to_string(all.size()) + " bytes for " +
-                                              std::to_string(size()) + " contributions of " + std::to_string(mine.size()));
+                                              std::to_string(size()) + " contributions of " +
+                                              std::to_string(mine.size()));
     }
     meet({.kind = detail::frame_kind::all_gather, .mine = mine, .all = all}, limit);
   }
@@ -106,8 +113,8 @@ class local_host_bootstrap {
     std::vector<peer_handle> all;
     for (const detail::host_member& member : group_->members) {
       const bool self = static_cast<int>(all.size()) == rank();
-      all.push_back({self ? unique_fd() : member.process.duplicate(), self ? group_->own_life.own.duplicate() : member.life.duplicate(),
-                     member.pid});
+      all.push_back({self ? unique_fd() : member.process.duplicate(),
+                     self ? group_->own_life.own.duplicate() : member.life.duplicate(), member.pid});
     }
     return all;
   }

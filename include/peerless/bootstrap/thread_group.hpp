@@ -31,14 +31,18 @@ namespace detail {
 class thread_rounds {
  public:
   explicit thread_rounds(int size)
-      : size_(size), taken_(static_cast<std::size_t>(size)), arrived_(static_cast<std::size_t>(size)), left_(static_cast<std::size_t>(size)) {}
+      : size_(size),
+        taken_(static_cast<std::size_t>(size)),
+        arrived_(static_cast<std::size_t>(size)),
+        left_(static_cast<std::size_t>(size)) {}
 
   int size() const noexcept { return size_; }
 
   void take(int rank) {
     const std::lock_guard lock(mutex_);
     if (taken_[index(rank)]) {
-      throw error(errc::invalid_usage, "rank " + std::to_string(rank) + " of this thread group is in use by another thread", rank);
+      throw error(errc::invalid_usage,
+                  "rank " + std::to_string(rank) + " of this thread group is in use by another thread", rank);
     }
     taken_[index(rank)] = true;
   }
@@ -53,11 +57,13 @@ class thread_rounds {
   }
 
   // One round. `what` names the call, `root` its root (-1: none); `fd` is the root's descriptor. Blocks to `limit`.
-  unique_fd meet(int rank, std::string_view what, int root, std::span<const std::byte> mine, std::span<std::byte> all, int fd, deadline limit) {
+  unique_fd meet(int rank, std::string_view what, int root, std::span<const std::byte> mine, std::span<std::byte> all,
+                 int fd, deadline limit) {
     std::unique_lock lock(mutex_);
     throw_if_failed();
     if (arrived_[index(rank)]) {
-      fail(errc::invalid_usage, "rank " + std::to_string(rank) + " entered " + std::string(what) + " twice at once", rank);
+      fail(errc::invalid_usage, "rank " + std::to_string(rank) + " entered " + std::string(what) + " twice at once",
+           rank);
     }
     store& round = stores_[generation_ % 2];
     if (arrivals_ == 0) {
@@ -69,7 +75,9 @@ class thread_rounds {
       round.fd.reset();
     } else if (round.what != what || round.root != root || round.bytes != mine.size()) {
       fail(errc::rendezvous_mismatch,
-           describe_call(round.first, round.what, round.root, round.bytes) + ", " + describe_call(rank, std::string(what), root, mine.size()), rank);
+           describe_call(round.first, round.what, round.root, round.bytes) + ", " +
+               describe_call(rank, std::string(what), root, mine.size()),
+           rank);
     }
     if (rank == root) {
       try {
@@ -109,7 +117,8 @@ class thread_rounds {
       throw_if_failed();
       for (int rank = 0; rank < size_; ++rank) {
         if (left_[index(rank)] && !arrived_[index(rank)]) {
-          fail(errc::peer_closed, "the thread of rank " + std::to_string(rank) + " left the group by an exception", rank);
+          fail(errc::peer_closed, "the thread of rank " + std::to_string(rank) + " left the group by an exception",
+               rank);
         }
       }
       // Capped: some libraries overflow when they convert the end of the clock's range.
@@ -162,11 +171,13 @@ class thread_bootstrap {
   int size() const noexcept { return rounds_->size(); }
   bool same_process() const noexcept { return true; }
 
-  // Collective; see concept `bootstrap`. Also throws errc::invalid_argument when `all` has not size() * mine.size() bytes.
+  // Collective; see concept `bootstrap`. Also throws errc::invalid_argument when `all` has not size() * mine.size()
+  // bytes.
   void all_gather(std::span<const std::byte> mine, std::span<std::byte> all, deadline limit) {
     if (all.size() != mine.size() * static_cast<std::size_t>(size())) {
       throw error(errc::invalid_argument, "all_gather: the result holds " + std::to_string(all.size()) + " bytes for " +
-                                              std::to_string(size()) + " contributions of " + std::to_string(mine.size()));
+                                              std::to_string(size()) + " contributions of " +
+                                              std::to_string(mine.size()));
     }
     rounds_->meet(rank_, "all_gather", -1, mine, all, -1, limit);
   }
@@ -200,14 +211,16 @@ class thread_bootstrap {
 
 static_assert(bootstrap<thread_bootstrap>);
 
-// A group of `world_size` threads of this process. Made once, before or by any thread; every thread then takes its rank:
+// A group of `world_size` threads of this process. Made once, before or by any thread; every thread then takes its
+// rank:
 //   thread_group group(4);
 //   std::thread([&group, r] { auto boot = group.rank(r); ... });
 class thread_group {
  public:
   // Throws errc::invalid_argument when `world_size` < 1. Does not block.
   explicit thread_group(int world_size) {
-    if (world_size < 1) throw error(errc::invalid_argument, "a thread group of " + std::to_string(world_size) + " ranks");
+    if (world_size < 1)
+      throw error(errc::invalid_argument, "a thread group of " + std::to_string(world_size) + " ranks");
     rounds_ = std::make_shared<detail::thread_rounds>(world_size);
   }
 
@@ -217,7 +230,8 @@ class thread_group {
   // errc::invalid_usage while another thread_bootstrap of that rank exists.
   thread_bootstrap rank(int rank) const {
     if (rank < 0 || rank >= size()) {
-      throw error(errc::invalid_argument, "rank " + std::to_string(rank) + " of a thread group of " + std::to_string(size()), rank);
+      throw error(errc::invalid_argument,
+                  "rank " + std::to_string(rank) + " of a thread group of " + std::to_string(size()), rank);
     }
     return thread_bootstrap(rounds_, rank);
   }

@@ -79,7 +79,8 @@ std::optional<T> get(const char* name) {
     const std::optional<std::string> value = text(name);
     if (!value) return std::nullopt;
     std::string lower;
-    for (const char letter : *value) lower += letter >= 'A' && letter <= 'Z' ? static_cast<char>(letter - 'A' + 'a') : letter;
+    for (const char letter : *value)
+      lower += letter >= 'A' && letter <= 'Z' ? static_cast<char>(letter - 'A' + 'a') : letter;
     if (lower == "0" || lower == "false" || lower == "off" || lower == "no") return false;
     if (lower == "1" || lower == "true" || lower == "on" || lower == "yes") return true;
     reject(name, *value, "0, false, off, no, 1, true, on, yes");

@@ -24,7 +24,9 @@ class shared_segment {
  public:
   shared_segment() noexcept = default;
   shared_segment(shared_segment&& other) noexcept
-      : fd_(std::move(other.fd_)), data_(std::exchange(other.data_, nullptr)), size_bytes_(std::exchange(other.size_bytes_, 0)) {}
+      : fd_(std::move(other.fd_)),
+        data_(std::exchange(other.data_, nullptr)),
+        size_bytes_(std::exchange(other.size_bytes_, 0)) {}
   shared_segment& operator=(shared_segment&& other) noexcept {
     if (this == &other) return *this;
     unmap();
@@ -67,7 +69,8 @@ class shared_segment {
   // Maps a segment that another rank created; takes the descriptor. Local, does not block.
   // Throws errc::rendezvous_mismatch when it is not `expected_bytes` long or is not sealed against shrinking (then it
   // was not made by create()), errc::out_of_memory, errc::system_error.
-  static shared_segment attach(unique_fd fd, std::size_t expected_bytes, source_location where = source_location::current()) {
+  static shared_segment attach(unique_fd fd, std::size_t expected_bytes,
+                               source_location where = source_location::current()) {
     struct stat status = {};
     if (::fstat(fd.get(), &status) != 0) detail::raise_errno(errno, "fstat of a shared segment", -1, where);
     if (static_cast<std::size_t>(status.st_size) != expected_bytes || expected_bytes == 0) {
@@ -102,22 +105,26 @@ class shared_segment {
 
   // ftruncate beyond RLIMIT_FSIZE raises SIGXFSZ, whose default is to kill: ask first.
   static void require_file_size_limit(std::size_t size_bytes, const source_location& where) {
-    if (size_bytes > static_cast<std::size_t>(std::numeric_limits<off_t>::max())) raise_memory(EFBIG, size_bytes, "memfd_create", where);
+    if (size_bytes > static_cast<std::size_t>(std::numeric_limits<off_t>::max()))
+      raise_memory(EFBIG, size_bytes, "memfd_create", where);
     struct rlimit limit = {};
-    if (::getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY || size_bytes <= limit.rlim_cur) return;
+    if (::getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY || size_bytes <= limit.rlim_cur)
+      return;
     throw error(errc::out_of_memory,
                 "a shared segment needs " + std::to_string(size_bytes) + " bytes, the file size limit (ulimit -f) is " +
                     std::to_string(limit.rlim_cur) + " bytes; raise it or ask for smaller slots",
                 -1, EFBIG, where);
   }
 
-  [[noreturn]] static void raise_memory(int failure, std::size_t size_bytes, const char* call, const source_location& where) {
+  [[noreturn]] static void raise_memory(int failure, std::size_t size_bytes, const char* call,
+                                        const source_location& where) {
     const std::string need = std::string(call) + " of a shared segment of " + std::to_string(size_bytes) + " bytes";
     if (failure == ENOMEM || failure == ENOSPC || failure == EFBIG || failure == EAGAIN) {
-      throw error(errc::out_of_memory,
-                  need + " failed: " + std::generic_category().message(failure) +
-                      "; raise the memory limit (docker run --memory, cgroup memory.max, ulimit -v) or ask for smaller slots",
-                  -1, failure, where);
+      throw error(
+          errc::out_of_memory,
+          need + " failed: " + std::generic_category().message(failure) +
+              "; raise the memory limit (docker run --memory, cgroup memory.max, ulimit -v) or ask for smaller slots",
+          -1, failure, where);
     }
     detail::raise_errno(failure, need, -1, where);
   }

@@ -94,7 +94,8 @@ class connection {
 
   // True when next() has a frame: then the socket need not be read for now.
   bool frame_complete() const noexcept {
-    return in_.size() >= sizeof(frame_header) && in_.size() - sizeof(frame_header) >= header().payload_bytes && complaint_.empty();
+    return in_.size() >= sizeof(frame_header) && in_.size() - sizeof(frame_header) >= header().payload_bytes &&
+           complaint_.empty();
   }
 
   // Takes the first whole frame, if there is one; also after the other end has closed.
@@ -145,7 +146,8 @@ class connection {
     const std::size_t known = std::min(in_.size(), sizeof(wire_magic));
     if (std::memcmp(in_.data(), &wire_magic, known) != 0) return drop("it does not speak this protocol");
     if (in_.size() < sizeof(frame_header)) return;
-    if (header().payload_bytes > longest_payload_) return drop("it announces a message of " + std::to_string(header().payload_bytes) + " bytes");
+    if (header().payload_bytes > longest_payload_)
+      return drop("it announces a message of " + std::to_string(header().payload_bytes) + " bytes");
     if (header().fds > max_frame_fds) return drop("it announces " + std::to_string(header().fds) + " descriptors");
   }
 

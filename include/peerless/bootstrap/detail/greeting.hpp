@@ -9,8 +9,6 @@
 #include <utility>
 #include <vector>
 
-#include <csignal>
-
 #include <peerless/bootstrap/detail/host_group.hpp>
 #include <peerless/bootstrap/detail/socket.hpp>
 
@@ -77,8 +75,9 @@ inline greeting greet(const host_group& group, const abstract_address& where, de
       return {outcome::stranger, nullptr, std::nullopt, who + ", which answers out of turn"};
     }
     if (!line->complaint().empty()) return {outcome::stranger, nullptr, std::nullopt, who + ": " + line->complaint()};
-    const bool ended = has_ended(process, deadline::after(std::chrono::milliseconds(line->closed() ? 200 : 0)));
-    if (ended || (line->closed() && other.pid > 0 && ::kill(other.pid, 0) != 0 && errno == ESRCH)) {
+    // A process that is killed closes its sockets slightly before it counts as ended.
+    const deadline soon = deadline::after(std::chrono::milliseconds(line->closed() ? 200 : 0));
+    if (process ? has_ended(process, soon) : line->closed() && looks_ended(other.pid, soon)) {
       line->pump_in();  // its last words
       if (line->frame_complete()) continue;
       return {outcome::died, nullptr, std::nullopt, who};

@@ -33,8 +33,8 @@ class host_hub {
       if (!wait_for_news(group, verdict_limit_)) {
         const std::vector<int> absent = missing_ranks(present_);
         const std::string what(describe(call.kind));
-        fail(error(errc::rendezvous_timeout, what + ": " + describe_missing(absent, group.size) + " (stopped, or never called)",
-                   absent.front()),
+        fail(error(errc::rendezvous_timeout,
+                   what + ": " + describe_missing(absent, group.size) + " (stopped, or never called)", absent.front()),
              limit);
       }
     }
@@ -69,8 +69,9 @@ class host_hub {
     // Also of a rank that has contributed: it will miss the result, and nobody may take it for done.
     host_member& member = group.member(rank);
     if (line.closed() || has_ended(member.process, deadline::after(std::chrono::milliseconds(0)))) {
-      fail(line.complaint().empty() ? lost_rank(member, rank)
-                                    : error(errc::rendezvous_mismatch, "rank " + std::to_string(rank) + ": " + line.complaint(), rank),
+      fail(line.complaint().empty()
+               ? lost_rank(member, rank)
+               : error(errc::rendezvous_mismatch, "rank " + std::to_string(rank) + ": " + line.complaint(), rank),
            limit);
     }
   }
@@ -78,11 +79,14 @@ class host_hub {
   void take(const host_call& call, int rank, frame& words, deadline limit) {
     if (words.status() != errc::ok) fail(decode_error(words), limit);
     const frame_header& said = words.header;
-    if (said.kind != call.kind || said.root != call.root || said.sequence != call.sequence || words.payload.size() != call.mine.size()) {
+    if (said.kind != call.kind || said.root != call.root || said.sequence != call.sequence ||
+        words.payload.size() != call.mine.size()) {
       const auto numbered = [](std::uint64_t sequence) { return " (collective " + std::to_string(sequence) + ")"; };
       fail(error(errc::rendezvous_mismatch,
-                 describe_call(0, std::string(describe(call.kind)), call.root, call.mine.size()) + numbered(call.sequence) + ", " +
-                     describe_call(rank, std::string(describe(said.kind)), said.root, words.payload.size()) + numbered(said.sequence),
+                 describe_call(0, std::string(describe(call.kind)), call.root, call.mine.size()) +
+                     numbered(call.sequence) + ", " +
+                     describe_call(rank, std::string(describe(said.kind)), said.root, words.payload.size()) +
+                     numbered(said.sequence),
                  rank),
            limit);
     }
@@ -91,7 +95,9 @@ class host_hub {
     }
     if (rank == call.root) {
       if (words.fds.empty()) {
-        fail(error(errc::system_error, "rank 0 lost the descriptor of rank " + std::to_string(rank) + "; raise the limit of open files (ulimit -n)",
+        fail(error(errc::system_error,
+                   "rank 0 lost the descriptor of rank " + std::to_string(rank) +
+                       "; raise the limit of open files (ulimit -n)",
                    0, EMFILE),
              limit);
       }
@@ -120,7 +126,9 @@ class host_hub {
     if (!flush(lines_, limit)) {
       for (int rank = 1; rank < group.size; ++rank) {
         if (!lines_[index(rank)]->has_output()) continue;
-        fail(error(errc::rendezvous_timeout, "rank " + std::to_string(rank) + " does not take the result: it is stopped", rank), limit);
+        fail(error(errc::rendezvous_timeout,
+                   "rank " + std::to_string(rank) + " does not take the result: it is stopped", rank),
+             limit);
       }
     }
     if (!gathered_.empty()) std::memcpy(call.all.data(), gathered_.data(), gathered_.size());

@@ -15,8 +15,10 @@
 
 #include <sys/socket.h>
 
+#include <peerless/bootstrap/detail/admission.hpp>
 #include <peerless/bootstrap/detail/greeting.hpp>
 #include <peerless/bootstrap/detail/host_group.hpp>
+#include <peerless/bootstrap/detail/job_marker.hpp>
 #include <peerless/bootstrap/detail/missing.hpp>
 #include <peerless/bootstrap/detail/socket.hpp>
 
@@ -29,19 +31,24 @@ namespace detail {
 class hub_rendezvous {
  public:
   hub_rendezvous(host_group& group, deadline limit)
-      : group_(group), limit_(limit), verdict_limit_(verdict_limit(limit.remaining())), lines_(static_cast<std::size_t>(group.size)) {}
+      : group_(group),
+        limit_(limit),
+        verdict_limit_(verdict_limit(limit.remaining())),
+        lines_(static_cast<std::size_t>(group.size)) {}
 
   // Blocks until every rank has come, or fails as local_host_bootstrap::connect says. Gives the lines by rank ([0]
   // null); the members of the group are filled.
   std::vector<std::unique_ptr<connection>> run() {
     listen();
     admit_self();
+    refuse_second_job();
     while (admitted_ < group_.size) {
       if (!wait_for_news(verdict_limit_)) fail_missing();
       accept_guests(false);
       hear_guests();
       watch_admitted();
     }
+    group_.marker = set_job_marker(job_key::of(group_.identity.text));  // before the name is free
     listener_.reset();
     welcome_all();
     return std::move(lines_);
@@ -63,12 +70,14 @@ class hub_rendezvous {
     while (!(listener_ = listen_at(where))) {
       // Somebody holds the name. Ask: a rank 0 answers with the verdict that both hear.
       greeting met = greet(group_, where, earlier(limit_, deadline::after(std::chrono::seconds(2))));
-      if (met.result == greeting::outcome::answered && met.answer->status() != errc::ok) throw decode_error(*met.answer);
+      if (met.result == greeting::outcome::answered && met.answer->status() != errc::ok)
+        throw decode_error(*met.answer);
       const bool gone = met.result == greeting::outcome::nobody || met.result == greeting::outcome::died;
       if (!gone || limit_.expired()) {
         throw error(errc::rendezvous_mismatch,
-                    "the rendezvous socket is held by " + (met.about.empty() ? std::string("a process that does not answer") : met.about) +
-                        "; " + identity_advice(group_.identity),
+                    "the rendezvous socket is held by " +
+                        (met.about.empty() ? std::string("a process that does not answer") : met.about) + "; " +
+                        identity_advice(group_.identity),
                     0);
       }
       std::this_thread::sleep_for(std::min(limit_.remaining(), std::chrono::milliseconds(5)));
@@ -82,6 +91,20 @@ class hub_rendezvous {
     self.life = group_.own_life.peers.duplicate();
     admitted_ = 1;
     largest_size_ = group_.size;
+  }
+
+  // After a restart the rank 0 of the life before may need a moment to end.
+  void refuse_second_job() {
+    const deadline patience = earlier(verdict_limit_, deadline::after(std::chrono::milliseconds(500)));
+    const job_key key = job_key::of(group_.identity.text);
+    ::pid_t other = 0;
+    while ((other = find_other_job(key)) != 0 && !patience.expired())
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    if (other == 0) return;
+    fail(error(errc::rendezvous_mismatch,
+               "another job of this name is running, its rank 0 is process " + std::to_string(other) + "; " +
+                   identity_advice(group_.identity),
+               0));
   }
 
   bool wait_for_news(deadline limit) {
@@ -103,7 +126,8 @@ class hub_rendezvous {
       if (!socket) {
         if (errno == EINTR || errno == ECONNABORTED) continue;
         if (errno == EAGAIN || errno == EWOULDBLOCK || quiet) return;
-        fail(error(errc::system_error, "rank 0 cannot accept a rank: " + std::generic_category().message(errno), 0, errno));
+        fail(error(errc::system_error, "rank 0 cannot accept a rank: " + std::generic_category().message(errno), 0,
+                   errno));
       }
       const ::ucred other = credentials_of(socket.get());
       if (other.uid != ::geteuid()) continue;  // another user has no business here and gets no answer
@@ -125,57 +149,25 @@ class hub_rendezvous {
 
   // Admits the rank behind a hello or fails the rendezvous for all.
   void hear(guest& from, frame& words) {
-    const std::string pid = std::to_string(from.pid);
-    if (words.header.kind != frame_kind::hello) return from.line.reset();
-    if (words.header.version != wire_version) {
-      fail(error(errc::rendezvous_mismatch,
-                 "process " + pid + " speaks rendezvous version " + std::to_string(words.header.version) + ", rank 0 version " +
-                     std::to_string(wire_version) + "; use one version of the library on all ranks",
-                 words.header.rank));
-    }
-    if (words.payload.size() != sizeof(hello)) return from.line.reset();
+    if (!is_hello(words)) return from.line.reset();
+    if (std::optional<error> failure = version_objection(words, from.pid)) fail(*failure);
     const hello said = words.as<hello>();
-    const std::string who = "rank " + std::to_string(said.rank) + " (pid " + pid + ")";
-    if (!(said.key == job_key::of(group_.identity.text))) {
-      fail(error(errc::rendezvous_mismatch, who + " is of another job; " + identity_advice(group_.identity), said.rank));
-    }
-    if (said.layout_hash != group_.layout_hash) {
-      fail(error(errc::rendezvous_mismatch,
-                 who + " has layout hash " + std::to_string(said.layout_hash) + ", rank 0 has " + std::to_string(group_.layout_hash) +
-                     "; use one version and build of the library on all ranks",
-                 said.rank));
-    }
     largest_size_ = std::clamp(said.size, largest_size_, max_host_ranks);
-    if (said.size != group_.size) {
-      fail(error(errc::rendezvous_mismatch,
-                 who + " says that the world has " + std::to_string(said.size) + " ranks, rank 0 (pid " + std::to_string(::getpid()) +
-                     ") says " + std::to_string(group_.size) + "; " + identity_advice(group_.identity),
-                 said.rank));
-    }
-    if (said.rank < 0 || said.rank >= group_.size) {
-      fail(error(errc::rendezvous_mismatch,
-                 "process " + pid + " says that it is rank " + std::to_string(said.rank) + " of " + std::to_string(group_.size) +
-                     ": ranks are 0 to " + std::to_string(group_.size - 1),
-                 said.rank));
-    }
+    if (std::optional<error> failure = hello_objection(group_, said, from.pid)) fail(*failure);
     host_member& member = group_.member(said.rank);
-    if (said.rank == 0 || lines_[static_cast<std::size_t>(said.rank)]) {
+    std::unique_ptr<connection>& line = lines_[static_cast<std::size_t>(said.rank)];
+    if (said.rank == 0 || line) {
       duplicates_ = true;
-      fail(error(errc::rendezvous_mismatch,
-                 "two processes say that they are rank " + std::to_string(said.rank) + " (pids " + std::to_string(member.pid) + " and " +
-                     pid + "): a rank given twice, or two jobs of one name; " + identity_advice(group_.identity),
-                 said.rank));
+      fail(duplicate_objection(group_, said, from.pid));
     }
-    if (words.fds.size() < words.header.fds || words.fds.size() != (said.has_pidfd != 0 ? 2u : 1u)) {
-      fail(error(errc::system_error, "rank 0 lost descriptors of " + who + "; raise the limit of open files (ulimit -n)", 0, EMFILE));
-    }
+    if (std::optional<error> failure = descriptor_objection(words, said)) fail(*failure);
     member.pid = static_cast<::pid_t>(said.pid);
     if (said.has_pidfd != 0) member.process = std::move(words.fds.front());
     member.life = std::move(words.fds.back());
     const auto theirs = std::min<std::uint64_t>(words.header.remaining_ms, 1u << 30);
     verdict_limit_ = earlier(verdict_limit_, verdict_limit(std::chrono::milliseconds(theirs)));
     from.line->accept_payload(max_payload_bytes);
-    lines_[static_cast<std::size_t>(said.rank)] = std::move(from.line);
+    line = std::move(from.line);
     ++admitted_;
   }
 
@@ -196,7 +188,8 @@ class hub_rendezvous {
     for (const auto& line : lines_) present.push_back(static_cast<bool>(line));
     present[0] = true;
     const std::vector<int> absent = missing_ranks(present);
-    fail(error(errc::rendezvous_timeout, describe_missing(absent, group_.size) + "; " + identity_advice(group_.identity), absent.front()));
+    fail(error(errc::rendezvous_timeout,
+               describe_missing(absent, group_.size) + "; " + identity_advice(group_.identity), absent.front()));
   }
 
   // Tells all ranks that are here, then for a while those that still come (launchers start ranks one after the other),
@@ -249,8 +242,10 @@ class hub_rendezvous {
     frame_header header;
     header.kind = frame_kind::welcome;
     header.rank = 0;
-    for (const welcome_entry& entry : entries) header.fds = static_cast<std::uint16_t>(header.fds + 1 + entry.has_pidfd);
-    const auto words = std::make_shared<const std::vector<std::byte>>(encode(header, std::as_bytes(std::span(entries))));
+    for (const welcome_entry& entry : entries)
+      header.fds = static_cast<std::uint16_t>(header.fds + 1 + entry.has_pidfd);
+    const auto words =
+        std::make_shared<const std::vector<std::byte>>(encode(header, std::as_bytes(std::span(entries))));
     for (const auto& line : lines_) {
       if (!line) continue;
       std::vector<unique_fd> fds;

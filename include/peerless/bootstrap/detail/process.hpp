@@ -4,7 +4,11 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
+#include <csignal>
 #include <cstddef>
+#include <cstring>
+#include <string>
+#include <thread>
 #include <utility>
 
 #include <fcntl.h>
@@ -50,7 +54,8 @@ inline unique_fd open_peer_pidfd(int socket, ::pid_t pid) noexcept {
 }
 
 // Polls `polled` until something is ready or `limit` has passed; true when something is ready. Signals do not cut it.
-inline bool poll_until(::pollfd* polled, std::size_t count, deadline limit, source_location where = source_location::current()) {
+inline bool poll_until(::pollfd* polled, std::size_t count, deadline limit,
+                       source_location where = source_location::current()) {
   for (;;) {
     constexpr auto longest = std::chrono::milliseconds(std::chrono::hours(1));
     const auto left = std::min(limit.remaining(), longest);
@@ -66,6 +71,27 @@ inline bool has_ended(const unique_fd& process, deadline limit) {
   if (!process) return false;
   ::pollfd polled = {process.get(), POLLIN, 0};
   return poll_until(&polled, 1, limit);
+}
+
+// Without a pidfd: does `pid` look like a process that has ended? True also of a zombie, which kill() takes for alive.
+// False where it cannot be seen (0: another pid namespace), and when its number has been given to a new process.
+inline bool looks_ended(::pid_t pid) {
+  if (pid <= 0) return false;
+  if (::kill(pid, 0) != 0 && errno == ESRCH) return true;
+  const unique_fd file(::open(("/proc/" + std::to_string(pid) + "/stat").c_str(), O_RDONLY | O_CLOEXEC));
+  char text[128] = {};  // pid (name of at most 64 characters) state
+  if (!file || ::read(file.get(), text, sizeof(text) - 1) <= 0) return false;
+  const char* const name_end = std::strrchr(text, ')');
+  return name_end != nullptr && name_end[1] == ' ' && (name_end[2] == 'Z' || name_end[2] == 'X');
+}
+
+// As above, waiting for it until `limit`.
+inline bool looks_ended(::pid_t pid, deadline limit) {
+  while (!looks_ended(pid)) {
+    if (pid <= 0 || limit.expired()) return false;
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  return true;
 }
 
 // A pipe that tells the life of its owner where there are no pidfds: `own` is the write end and never written to,

@@ -1,6 +1,7 @@
 // Abstract Unix sockets: names that live in the kernel, vanish with the process and belong to no file system.
 #pragma once
 
+#include <algorithm>
 #include <cerrno>
 #include <cstddef>
 #include <cstdint>
@@ -24,18 +25,24 @@ struct abstract_address {
   ::sockaddr_un address = {};
   ::socklen_t length = 0;
 
-  static abstract_address of(const job_key& key) {
+  static abstract_address of(const job_key& key) { return named(name_of(key)); }
+
+  static abstract_address named(const std::string& name) {
+    abstract_address made;
+    made.address.sun_family = AF_UNIX;
+    std::memcpy(made.address.sun_path + 1, name.data(), std::min(name.size(), sizeof(made.address.sun_path) - 1));
+    made.length = static_cast<::socklen_t>(offsetof(::sockaddr_un, sun_path) + 1 + name.size());
+    return made;
+  }
+
+  // At most 59 of the 107 bytes that an abstract name may have.
+  static std::string name_of(const job_key& key) {
     const auto hex = [](std::uint64_t value) {
       std::string digits(16, '0');
       for (std::size_t i = 16; i-- > 0; value >>= 4) digits[i] = "0123456789abcdef"[value & 15];
       return digits;
     };
-    const std::string name = "peerless-" + std::to_string(::geteuid()) + "-" + hex(key.high) + hex(key.low);
-    abstract_address made;
-    made.address.sun_family = AF_UNIX;
-    std::memcpy(made.address.sun_path + 1, name.data(), name.size());  // 60 of 107 bytes at most
-    made.length = static_cast<::socklen_t>(offsetof(::sockaddr_un, sun_path) + 1 + name.size());
-    return made;
+    return "peerless-" + std::to_string(::geteuid()) + "-" + hex(key.high) + hex(key.low);
   }
 
   const ::sockaddr* get() const noexcept { return reinterpret_cast<const ::sockaddr*>(&address); }

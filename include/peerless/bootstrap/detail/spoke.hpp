@@ -36,12 +36,15 @@ class host_spoke {
         line_ = std::move(met.line);
         return;
       }
-      if (met.result == greeting::outcome::died) throw error(errc::peer_died, "rank 0 (" + met.about + ") has ended", 0);
+      if (met.result == greeting::outcome::died)
+        throw error(errc::peer_died, "rank 0 (" + met.about + ") has ended", 0);
       if (met.result == greeting::outcome::stranger) {
-        throw error(errc::rendezvous_mismatch, "the rendezvous socket is held by " + met.about + "; " + identity_advice(group.identity), 0);
+        throw error(errc::rendezvous_mismatch,
+                    "the rendezvous socket is held by " + met.about + "; " + identity_advice(group.identity), 0);
       }
       if (met.result == greeting::outcome::silent) {
-        throw error(errc::rendezvous_timeout, "rank 0 (" + met.about + ") does not answer: it is stopped; " + identity_advice(group.identity), 0);
+        throw error(errc::rendezvous_timeout,
+                    "rank 0 (" + met.about + ") does not answer (stopped?); " + identity_advice(group.identity), 0);
       }
       if (limit.expired()) throw nobody(group);
       std::this_thread::sleep_for(std::min(limit.remaining(), pause));
@@ -62,17 +65,19 @@ class host_spoke {
 
  private:
   static error nobody(const host_group& group) {
-    return error(errc::rendezvous_timeout,
-                 describe_missing({0}, group.size) +
-                     ": no rank 0 of this user answered in this network namespace (one container a rank needs a shared one); " +
-                     identity_advice(group.identity),
-                 0);
+    return error(
+        errc::rendezvous_timeout,
+        describe_missing({0}, group.size) +
+            ": no rank 0 of this user answered in this network namespace (one container a rank needs a shared one); " +
+            identity_advice(group.identity),
+        0);
   }
 
   void learn(host_group& group, frame& welcome) {
     const std::size_t size = static_cast<std::size_t>(group.size);
     if (welcome.payload.size() != size * sizeof(welcome_entry)) {
-      throw error(errc::rendezvous_mismatch, "rank 0 sent a welcome of " + std::to_string(welcome.payload.size()) + " bytes", 0);
+      throw error(errc::rendezvous_mismatch,
+                  "rank 0 sent a welcome of " + std::to_string(welcome.payload.size()) + " bytes", 0);
     }
     if (welcome.fds.size() < welcome.header.fds) raise_lost_descriptor(group.rank);
     std::vector<welcome_entry> entries(size);
@@ -101,8 +106,9 @@ class host_spoke {
         fds.push_back(unique_fd::duplicate(call.fd));
       } catch (const error& caught) {
         // Tell rank 0, which tells everybody, this rank included.
-        line_->send(encode(error(caught.code(), "broadcast_fd from rank " + std::to_string(group.rank) + ": " + caught.message(), group.rank,
-                                 caught.native_code())));
+        line_->send(encode(error(caught.code(),
+                                 "broadcast_fd from rank " + std::to_string(group.rank) + ": " + caught.message(),
+                                 group.rank, caught.native_code())));
         return;
       }
     }
@@ -126,17 +132,20 @@ class host_spoke {
       waiting_.add_process(group.member(0).process);
       if (!waiting_.wait(limit)) {
         // Rank 0 speaks its verdict before any rank's limit: if it has not, it is the one that is late.
-        throw error(errc::rendezvous_timeout, std::string(describe(call.kind)) + ": rank 0 does not answer (stopped, or never called)", 0);
+        throw error(errc::rendezvous_timeout,
+                    std::string(describe(call.kind)) + ": rank 0 does not answer (stopped, or never called)", 0);
       }
     }
   }
 
   unique_fd take(const host_group& group, const host_call& call, frame& words) {
     if (words.status() != errc::ok) throw decode_error(words);
-    if (words.header.kind != call.kind || words.header.sequence != call.sequence || words.payload.size() != call.all.size()) {
-      throw error(errc::rendezvous_mismatch, "rank 0 answered " + std::string(describe(words.header.kind)) + " of " +
-                                                 std::to_string(words.payload.size()) + " bytes to " + std::string(describe(call.kind)) + " of " +
-                                                 std::to_string(call.all.size()),
+    if (words.header.kind != call.kind || words.header.sequence != call.sequence ||
+        words.payload.size() != call.all.size()) {
+      throw error(errc::rendezvous_mismatch,
+                  "rank 0 answered " + std::string(describe(words.header.kind)) + " of " +
+                      std::to_string(words.payload.size()) + " bytes to " + std::string(describe(call.kind)) + " of " +
+                      std::to_string(call.all.size()),
                   0);
     }
     if (words.fds.size() < words.header.fds) raise_lost_descriptor(group.rank);
@@ -145,8 +154,10 @@ class host_spoke {
   }
 
   [[noreturn]] static void raise_lost_descriptor(int rank) {
-    throw error(errc::system_error, "rank " + std::to_string(rank) + " has no room for a descriptor; raise the limit of open files (ulimit -n)",
-                rank, EMFILE);
+    throw error(
+        errc::system_error,
+        "rank " + std::to_string(rank) + " has no room for a descriptor; raise the limit of open files (ulimit -n)",
+        rank, EMFILE);
   }
 
   std::unique_ptr<connection> line_;

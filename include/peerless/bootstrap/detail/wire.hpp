@@ -37,7 +37,14 @@ inline constexpr std::uint64_t max_payload_bytes = std::uint64_t{64} << 20;
 // Before a client has said who it is, it may send no more than a hello.
 inline constexpr std::uint64_t max_hello_bytes = 4096;
 
-enum class frame_kind : std::uint16_t { hello = 1, welcome = 2, all_gather = 3, barrier = 4, broadcast_fd = 5, verdict = 6 };
+enum class frame_kind : std::uint16_t {
+  hello = 1,
+  welcome = 2,
+  all_gather = 3,
+  barrier = 4,
+  broadcast_fd = 5,
+  verdict = 6
+};
 
 constexpr std::string_view describe(frame_kind kind) {
   switch (kind) {

@@ -1,0 +1,161 @@
+// Memory among processes: filled before use, sealed, gone without a trace.
+#include "support/catch.hpp"
+#include "support/leak_check.hpp"
+
+#include <cerrno>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <string>
+#include <utility>
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <peerless/core/shared_segment.hpp>
+
+using peerless::errc;
+using peerless::shared_segment;
+using peerless::unique_fd;
+
+namespace {
+
+template <class F>
+errc code_of(F&& action, std::string* text = nullptr) {
+  try {
+    action();
+  } catch (const peerless::error& caught) {
+    if (text != nullptr) *text = caught.what();
+    return caught.code();
+  }
+  return errc::ok;
+}
+
+// Runs `body` in a child; its exit code, or 128 + signal.
+template <class F>
+int in_child(F&& body) {
+  const ::pid_t child = ::fork();
+  if (child == 0) ::_exit(body());
+  int status = 0;
+  REQUIRE(::waitpid(child, &status, 0) == child);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+}  // namespace
+
+TEST_CASE("a segment is zeroed, page-aligned and writable to its last byte") {
+  for (const std::size_t bytes :
+       {std::size_t{1}, std::size_t{4095}, std::size_t{4096}, std::size_t{4097}, std::size_t{9} << 20}) {
+    const shared_segment segment = shared_segment::create(bytes);
+    REQUIRE(segment.size_bytes() == bytes);
+    CHECK(reinterpret_cast<std::uintptr_t>(segment.data()) % 4096 == 0);
+    std::size_t set = 0;
+    for (std::size_t i = 0; i < bytes; ++i) set += segment.data()[i] != std::byte{0};
+    CHECK(set == 0);
+    std::memset(segment.data(), 0xa5, bytes);
+    CHECK(segment.data()[bytes - 1] == std::byte{0xa5});
+  }
+}
+
+TEST_CASE("two mappings of one segment are the same memory, also in another process") {
+  const shared_segment one = shared_segment::create(1 << 16);
+  const shared_segment two = shared_segment::attach(unique_fd::duplicate(one.fd()), 1 << 16);
+  CHECK(one.data() != two.data());
+  one.data()[12345] = std::byte{17};
+  CHECK(two.data()[12345] == std::byte{17});
+  const int code = in_child([&] {
+    const shared_segment three = shared_segment::attach(unique_fd::duplicate(one.fd()), 1 << 16);
+    three.data()[65535] = std::byte{99};
+    return static_cast<int>(three.data()[12345]);
+  });
+  CHECK(code == 17);
+  CHECK(two.data()[65535] == std::byte{99});
+}
+
+TEST_CASE("all pages are there before use") {
+  const shared_segment segment = shared_segment::create(6 << 20);
+  struct stat status = {};
+  REQUIRE(::fstat(segment.fd(), &status) == 0);
+  CHECK(status.st_blocks * 512 >= 6 << 20);
+}
+
+TEST_CASE("nobody can take pages away or add some") {
+  const shared_segment segment = shared_segment::create(1 << 16);
+  CHECK(::ftruncate(segment.fd(), 4096) != 0);
+  CHECK(errno == EPERM);
+  CHECK(::ftruncate(segment.fd(), 1 << 20) != 0);
+  CHECK((::fcntl(segment.fd(), F_GETFD) & FD_CLOEXEC) != 0);
+}
+
+TEST_CASE("another size is refused with both values") {
+  const shared_segment segment = shared_segment::create(8192);
+  std::string text;
+  CHECK(code_of([&] { (void)shared_segment::attach(unique_fd::duplicate(segment.fd()), 4096); }, &text) ==
+        errc::rendezvous_mismatch);
+  CHECK_THAT(text, peerless::test::contains("8192"));
+  CHECK_THAT(text, peerless::test::contains("4096"));
+}
+
+TEST_CASE("what another program made is refused") {
+  unique_fd unsealed(::memfd_create("foreign", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  REQUIRE(::ftruncate(unsealed.get(), 4096) == 0);
+  CHECK(code_of([&] { (void)shared_segment::attach(std::move(unsealed), 4096); }) == errc::rendezvous_mismatch);
+  CHECK(code_of([&] { (void)shared_segment::attach(unique_fd(::open("/dev/null", O_RDWR | O_CLOEXEC)), 4096); }) ==
+        errc::rendezvous_mismatch);
+  CHECK(code_of([&] { (void)shared_segment::attach(unique_fd(), 4096); }) == errc::system_error);
+}
+
+TEST_CASE("nothing of 0 bytes") { CHECK(code_of([] { (void)shared_segment::create(0); }) == errc::invalid_argument); }
+
+TEST_CASE("too little memory is a typed error with the need, never a signal") {
+  SECTION("file size limit") {
+    const int code = in_child([] {
+      const struct rlimit limit = {1 << 20, 1 << 20};
+      ::setrlimit(RLIMIT_FSIZE, &limit);
+      std::string text;
+      if (code_of([] { (void)shared_segment::create(2 << 20); }, &text) != errc::out_of_memory) return 1;
+      if (text.find("2097152") == std::string::npos || text.find("1048576") == std::string::npos) return 2;
+      return code_of([] { (void)shared_segment::create(1 << 20); }) == errc::ok ? 0 : 3;
+    });
+    CHECK(code == 0);
+  }
+#if !defined(__SANITIZE_ADDRESS__)  // which needs its address space
+  SECTION("address space limit") {
+    const int code = in_child([] {
+      const struct rlimit limit = {std::size_t{256} << 20, std::size_t{256} << 20};
+      ::setrlimit(RLIMIT_AS, &limit);
+      std::string text;
+      if (code_of([] { (void)shared_segment::create(std::size_t{300} << 20); }, &text) != errc::out_of_memory) return 1;
+      return text.find("314572800") == std::string::npos ? 2 : 0;
+    });
+    CHECK(code == 0);
+  }
+#endif
+  SECTION("more than a file can hold") {
+    std::string text;
+    const errc code = code_of([] { (void)shared_segment::create(~std::size_t{0} / 2 + 2); }, &text);
+    CHECK((code == errc::out_of_memory || code == errc::system_error));
+  }
+}
+
+TEST_CASE("an owner moves and leaves nothing behind") {
+  const std::size_t descriptors = peerless::test::open_descriptors();
+  const std::size_t mappings = peerless::test::shared_mappings();
+  {
+    shared_segment one = shared_segment::create(4096);
+    std::byte* const data = one.data();
+    shared_segment two = std::move(one);
+    CHECK_FALSE(one);
+    CHECK(two.data() == data);
+    one = shared_segment::create(8192);
+    one = std::move(two);
+    CHECK(one.data() == data);
+    CHECK(one.size_bytes() == 4096);
+    CHECK(peerless::test::shared_mappings() == mappings + 1);
+  }
+  CHECK(peerless::test::open_descriptors() == descriptors);
+  CHECK(peerless::test::shared_mappings() == mappings);
+}

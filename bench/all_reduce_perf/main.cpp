@@ -1,0 +1,114 @@
+// peerless_all_reduce_perf: all-reduce through every transport that works here, beside NCCL. See --help.
+#include <algorithm>
+#include <cstdio>
+#include <iostream>
+#include <optional>
+#include <stdexcept>
+#include <string>
+
+#include <unistd.h>
+
+#include <peerless/bootstrap/from_environment.hpp>
+#include <peerless/bootstrap/local_host.hpp>
+#include <peerless/bootstrap/thread_group.hpp>
+
+#include "peerless_build_info.hpp"
+#include "rank_main.hpp"
+#include "ranks.hpp"
+
+namespace {
+
+using namespace peerless;
+using namespace peerless::bench;
+
+constexpr std::chrono::seconds longest_census{60};
+
+run_facts facts_of_run(const options& o, int world) {
+  run_facts facts;
+  facts.version = peerless_build_info::version;
+  facts.commit = peerless_build_info::commit;
+  facts.compiler = std::string(peerless_build_info::compiler) + ", " + peerless_build_info::cuda_compiler + ", " +
+                   peerless_build_info::build_type;
+  facts.machine = read_machine_facts();
+  facts.world = world;
+  facts.ranks_are_threads = o.threads;
+  facts.environment = relevant_environment(environ);
+  return facts;
+}
+
+local_host_options meeting(const options& o) {
+  local_host_options settings;
+  settings.deadline = std::min(settings.deadline, o.deadline());
+  return settings;
+}
+
+// Counts GPUs only where the answer matters.
+bool wants_gpus(const options& o) {
+  return gpu_build().cuda && (o.transports.empty() || std::any_of(o.transports.begin(), o.transports.end(),
+                                                                  [](const auto& name) { return name != "host"; }));
+}
+
+census no_census() { return {0, gpu_build().cuda ? "not looked for" : "built without CUDA"}; }
+
+// This process is a rank already.
+int run_launched(const options& o, const launch_environment& launch) {
+  return run_guarded(launch.rank, [&](int rank) {
+    if (rank == 0) require_writable(o);
+    auto boot = local_host_bootstrap::connect(launch.identity, rank, launch.size, meeting(o));
+    const census mine = wants_gpus(o) ? count_gpus() : no_census();
+    census least = mine;
+    for (const int n_gpus : all_gather_value(boot, mine.n_gpus, deadline::after(o.deadline()))) {
+      if (n_gpus < least.n_gpus) least = {n_gpus, "another rank has none"};
+    }
+    const choice c = choose(o, least, gpu_build(), launch.size);
+    return run_rank(boot, launch.local_rank, o, c, facts_of_run(o, launch.size));
+  });
+}
+
+// This process makes the ranks. It never touches CUDA: its children could not, after that.
+int run_here(const options& o) {
+  require_writable(o);
+  const census found = wants_gpus(o) ? count_in_child(count_gpus, std::min<std::chrono::milliseconds>(longest_census, o.deadline()))
+                                     : no_census();
+  const choice c = choose(o, found, gpu_build(), std::nullopt);
+  const run_facts facts = facts_of_run(o, c.world);
+  if (o.threads) {
+    const thread_group group(c.world);
+    return run_as_threads(c.world, [&](int rank) {
+      auto boot = group.rank(rank);
+      return run_rank(boot, rank, o, c, facts);
+    });
+  }
+  const job_identity identity = job_identity::named(unique_job_name());
+  return run_as_processes(c.world, [&](int rank) {
+    auto boot = local_host_bootstrap::connect(identity, rank, c.world, meeting(o));
+    return run_rank(boot, rank, o, c, facts);
+  });
+}
+
+// An interactive srun shell is one task of one: nobody meant to start one rank.
+bool is_launched(const launch_environment& launch) {
+  return launch.size > 1 || (launch.source != "none" && launch.source != "Slurm");
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const std::string version = std::string("peerless_all_reduce_perf ") + peerless_build_info::version + " (commit " +
+                              peerless_build_info::commit + ")";
+  const parsed command = parse_command_line(argc, argv, version, std::cout, std::cerr);
+  if (!command.run) return command.exit_code;
+  try {
+    const launch_environment launch = from_environment();
+    return is_launched(launch) ? run_launched(*command.run, launch) : run_here(*command.run);
+  } catch (const std::invalid_argument& e) {
+    std::fprintf(stderr, "peerless_all_reduce_perf: %s\n", e.what());
+    return exit_usage;
+  } catch (const error& e) {
+    std::fprintf(stderr, "peerless_all_reduce_perf: %s\n", e.what());
+    return exit_code_of(e);
+  } catch (const std::exception& e) {
+    std::fprintf(stderr, "peerless_all_reduce_perf: %s\n", e.what());
+    return exit_failed;
+  }
+}

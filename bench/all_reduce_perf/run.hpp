@@ -1,0 +1,208 @@
+// One rank's run: every size through every arm, verified, timed, gathered; rank 0 prints.
+#pragma once
+
+#include <cstdio>
+#include <fstream>
+#include <iostream>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <unistd.h>
+
+#include <peerless/bootstrap/bootstrap_ref.hpp>
+
+#include "arm.hpp"
+#include "exit_code.hpp"
+#include "json_lines.hpp"
+#include "options.hpp"
+#include "statistics.hpp"
+#include "table.hpp"
+#include "watchdog.hpp"
+
+namespace peerless::bench {
+
+// Throws std::invalid_argument for a result file that cannot be written: before anything is measured.
+inline void require_writable(const options& o) {
+  for (const std::string* path : {&o.json_file, &o.json_lines_file}) {
+    if (!path->empty() && *path != "-" && !std::ofstream(*path, std::ios::app)) {
+      throw std::invalid_argument("cannot write " + *path);
+    }
+  }
+}
+
+// Where rank 0 writes; the other ranks have none.
+class reporter {
+ public:
+  // After require_writable(o).
+  reporter(const options& o, run_facts facts)
+      : facts_(std::move(facts)), document_(facts_), on_terminal_(::isatty(STDERR_FILENO) != 0) {
+    open(o.json_file, json_, std::ios::trunc);
+    if (o.json_lines_file == "-") {
+      lines_to_stdout_ = true;
+    } else {
+      open(o.json_lines_file, lines_, std::ios::app);
+    }
+    json_file_ = o.json_file;
+  }
+
+  void print(const std::string& text) {
+    clear_progress();
+    std::fwrite(text.data(), 1, text.size(), stdout);
+    std::fflush(stdout);
+  }
+
+  // A line that the next output replaces; only where a person watches.
+  void progress(const std::string& text) {
+    if (!on_terminal_) return;
+    std::fprintf(stderr, "\r\033[K%s", text.c_str());
+    std::fflush(stderr);
+    showing_progress_ = true;
+  }
+
+  void add(const measurement& m) {
+    if (lines_to_stdout_) print(json_line(facts_, m));
+    if (lines_.is_open()) lines_ << json_line(facts_, m) << std::flush;
+  }
+
+  void add(const table_row& row) {
+    print(format_row(row));
+    document_.add(row);
+    rows_[row.transport].push_back(row);
+    totals_[row.transport].add(row);
+  }
+
+  // Footers, ratios to NCCL and the document. The transports in the order of their rows.
+  void finish(const std::vector<std::string>& transports) {
+    print("#\n");
+    for (const std::string& name : transports) {
+      print(format_footer(name, totals_[name]));
+      document_.add(name, totals_[name]);
+    }
+    if (rows_.count("nccl") > 0) {
+      for (const std::string& name : transports) {
+        if (name != "nccl") print_ratios(rows_["nccl"], rows_[name], name);
+      }
+    }
+    if (json_.is_open()) {
+      json_ << document_.text() << std::flush;
+      if (!json_) throw error(errc::system_error, "cannot write " + json_file_);
+    }
+  }
+
+ private:
+  static void open(const std::string& path, std::ofstream& file, std::ios::openmode how) {
+    if (path.empty()) return;
+    file.open(path, std::ios::out | how);
+    if (!file) throw std::invalid_argument("cannot write " + path);
+  }
+
+  void clear_progress() {
+    if (showing_progress_) std::fputs("\r\033[K", stderr);
+    showing_progress_ = false;
+  }
+
+  void print_ratios(const std::vector<table_row>& baseline, const std::vector<table_row>& rows, const std::string& name) {
+    print(ratio_header("nccl", name));
+    for (std::size_t i = 0; i < rows.size() && i < baseline.size(); ++i) print(format_ratio(baseline[i], rows[i]));
+    print("#\n");
+  }
+
+  run_facts facts_;
+  json_document document_;
+  bool on_terminal_;
+  bool showing_progress_ = false;
+  bool lines_to_stdout_ = false;
+  std::ofstream json_, lines_;
+  std::string json_file_;
+  std::map<std::string, std::vector<table_row>> rows_;
+  std::map<std::string, totals> totals_;
+};
+
+// One rank of a run. Collective in every member.
+class session {
+ public:
+  // `out` on rank 0 alone. All are borrowed.
+  session(bootstrap_ref boot, const options& o, watchdog& guard, reporter* out)
+      : boot_(boot), options_(o), guard_(guard), out_(out) {}
+
+  // Measures and prints everything. True if no element was wrong, on any rank: the same answer on all of them.
+  bool run(const std::vector<std::unique_ptr<arm>>& arms, const std::vector<std::size_t>& sizes) {
+    bool all_right = true;
+    for (const dtype type : options_.types) {
+      for (const reduce_op operation : options_.operations) {
+        for (const std::size_t size : sizes) {
+          for (const auto& measured : arms) {
+            const table_row row = measure_row(*measured, {type, operation, size / size_bytes(type), false, 0});
+            all_right = all_right && row.out_of_place.n_wrong.value_or(0) == 0 && row.in_place.n_wrong.value_or(0) == 0;
+            if (out_ != nullptr) out_->add(row);
+          }
+        }
+      }
+    }
+    return all_right;
+  }
+
+ private:
+  deadline limit() const { return deadline::after(options_.deadline()); }
+
+  table_row measure_row(arm& measured, problem p) {
+    table_row row{p.bytes(), p.n_elements, p.type, p.operation, {}, {}, std::string(measured.name())};
+    p.in_place = false;
+    row.out_of_place = measure(measured, p);
+    p.in_place = true;
+    row.in_place = measure(measured, p);
+    return row;
+  }
+
+  column_group measure(arm& measured, problem p) {
+    p.seed = ++n_problems_ * 0x9e3779b97f4a7c15ull;  // fresh data every time, the same on all ranks
+    measurement m{p, std::string(measured.name()), measured.mode(), 0, 0, {}, {}};
+    begin(measured, p, "verifying");
+    // Runs once even where nothing is counted: it makes the data that is timed.
+    std::uint64_t n_wrong = sum_over_ranks(measured.verify(p));
+    const sampling plan = measured.plan_samples(p);
+    m.calls_per_sample = plan.n_calls;
+    m.n_samples = plan.n_samples;
+    begin(measured, p, "timing");
+    const std::vector<double> mine = measured.time(p, plan);
+    std::vector<double> all(mine.size() * static_cast<std::size_t>(boot_.size()));
+    boot_.all_gather(std::as_bytes(std::span(mine)), std::as_writable_bytes(std::span(all)), limit());
+    m.time = summarize(max_over_ranks(all, static_cast<std::size_t>(boot_.size())));
+    if (!p.in_place && options_.check) {  // what came out while nobody looked
+      n_wrong = std::max(n_wrong, sum_over_ranks(measured.verify_output(p)));
+    }
+    m.columns.time_us = m.time.median_us;
+    m.columns.algbw = algorithm_bandwidth(p.bytes(), m.time.median_us);
+    m.columns.busbw = bus_bandwidth(m.columns.algbw, boot_.size());
+    if (options_.check) m.columns.n_wrong = n_wrong;
+    if (out_ != nullptr) out_->add(m);
+    guard_.step({});
+    return m.columns;
+  }
+
+  void begin(const arm& measured, const problem& p, const char* what) {
+    const std::string name = std::string(what) + ' ' + std::string(measured.name()) + ' ' + std::string(name_of(p.type)) +
+                             ' ' + std::string(name_of(p.operation)) + ' ' + size_text(p.bytes()) +
+                             (p.in_place ? " in place" : " out of place");
+    if (out_ != nullptr) out_->progress(name);
+    guard_.step(name);
+  }
+
+  std::uint64_t sum_over_ranks(std::uint64_t mine) {
+    std::uint64_t sum = 0;
+    for (const std::uint64_t value : all_gather_value(boot_, mine, limit())) sum += value;
+    return sum;
+  }
+
+  bootstrap_ref boot_;
+  const options& options_;
+  watchdog& guard_;
+  reporter* out_;
+  std::uint64_t n_problems_ = 0;
+};
+
+}  // namespace peerless::bench

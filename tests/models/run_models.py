@@ -189,7 +189,7 @@ def verify(model, macros, expected, tools, children, timeout_s):
             raise Failed("spin: " + output.strip())
         # No partial-order reduction: every step touches shared state, so it would only cost time. A mutant ends at its first error, soon.
         code, output = children.run(
-            [tools.cc, "-O2" if expected == CLEAN else "-O1", "-w", "-DNOREDUCE", "-DNP" if progress else "-DSAFETY",
+            [tools.cc, "-O2" if expected == CLEAN else "-O0", "-w", "-DNOREDUCE", "-DNP" if progress else "-DSAFETY",
              f"-DMEMLIM={MEMORY_LIMIT_MB}", "-o", "pan", "pan.c"], folder, BUILD_TIMEOUT_S)
         if code != 0:
             raise Failed("compiler: " + output.strip())

@@ -120,7 +120,7 @@ PEERLESS_HD inline void fold_payload(Memory m, const message<T>& msg, std::uint3
   constexpr std::uint32_t ranks_at_once = 2;
   vector_fold<T, Op> sums[Vectors];
   for (std::uint32_t first = 0; first < world_size; first += ranks_at_once) {
-    vec16 theirs[ranks_at_once][Vectors];
+    vec16 theirs[ranks_at_once][Vectors] = {};
     PEERLESS_UNROLL
     for (std::uint32_t j = 0; j < ranks_at_once; ++j) {
       const std::uint32_t r = first + j;

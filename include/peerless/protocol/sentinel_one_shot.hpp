@@ -93,7 +93,7 @@ class sentinel_one_shot {
   PEERLESS_HD bool fold(std::uint64_t i, const vec16& own) const {
     vector_fold<T, Op> sum;
     for (std::uint32_t first = 0; first < v_.world_size(); first += in_flight) {
-      vec16 theirs[in_flight];
+      vec16 theirs[in_flight] = {};
 PEERLESS_UNROLL
       for (std::uint32_t j = 0; j < in_flight; ++j) {
         const std::uint32_t r = first + j;

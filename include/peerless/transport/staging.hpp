@@ -3,6 +3,7 @@
 
 #include <optional>
 
+#include <peerless/select/plan.hpp>
 #include <peerless/transport/session.hpp>
 
 PEERLESS_BEGIN_NAMESPACE

@@ -34,7 +34,8 @@ struct choice {
 // std::invalid_argument, with what to do about it, for what cannot be served here.
 inline choice choose(const options& o, const census& found, built_with build, std::optional<int> launched_world) {
   if (launched_world) {
-    if (o.threads) throw std::invalid_argument("ranks of a launcher are processes: leave out -t and --threads, or the launcher");
+    if (o.threads)
+      throw std::invalid_argument("ranks of a launcher are processes: leave out -t and --threads, or the launcher");
     if (o.world && *o.world != *launched_world) {
       throw std::invalid_argument("-g " + std::to_string(*o.world) + " differs from the launcher's world of " +
                                   std::to_string(*launched_world) + " ranks: leave out -g");
@@ -57,19 +58,23 @@ inline choice choose(const options& o, const census& found, built_with build, st
                                   std::to_string(found.n_gpus) + ", --share-gpus, or --transports host");
     } else {
       result.transports = {"host"};
-      result.notes.push_back(found.n_gpus > 0 ? "one GPU is alone here (-g 1 and --share-gpus would use it): ranks exchange host memory, transport host"
-                                              : "no GPU (" + found.reason + "): ranks exchange host memory, transport host");
+      result.notes.push_back(
+          found.n_gpus > 0
+              ? "one GPU is alone here (-g 1 and --share-gpus would use it): ranks exchange host memory, transport host"
+              : "no GPU (" + found.reason + "): ranks exchange host memory, transport host");
     }
   } else {
     for (const std::string& name : o.transports) {
       if (name != "host" && name != "shm" && name != "nccl") {
         throw std::invalid_argument("transport '" + name + "' does not exist; use shm, nccl, host");
       }
-      if (std::count(o.transports.begin(), o.transports.end(), name) > 1) throw std::invalid_argument("transport " + name + " is named twice");
+      if (std::count(o.transports.begin(), o.transports.end(), name) > 1)
+        throw std::invalid_argument("transport " + name + " is named twice");
       if (name == "host") continue;
       if (!build.cuda) throw std::invalid_argument("transport " + name + " needs a build with CUDA");
       if (name == "nccl" && !build.nccl) throw std::invalid_argument("transport nccl needs a build with NCCL");
-      if (name == "nccl" && o.share_gpus) throw std::invalid_argument("NCCL refuses two ranks on one GPU: leave out --share-gpus or nccl");
+      if (name == "nccl" && o.share_gpus)
+        throw std::invalid_argument("NCCL refuses two ranks on one GPU: leave out --share-gpus or nccl");
       if (found.n_gpus == 0) throw std::invalid_argument("transport " + name + " needs a GPU: " + found.reason);
       const int needed = world || o.share_gpus || launched_world ? gpus_needed : 1;
       if (found.n_gpus < needed) {
@@ -79,7 +84,8 @@ inline choice choose(const options& o, const census& found, built_with build, st
     }
     result.transports = o.transports;
   }
-  result.on_gpus = std::any_of(result.transports.begin(), result.transports.end(), [](const auto& name) { return name != "host"; });
+  result.on_gpus =
+      std::any_of(result.transports.begin(), result.transports.end(), [](const auto& name) { return name != "host"; });
   result.world = world.value_or(result.on_gpus && !o.share_gpus ? found.n_gpus : 2);
   return result;
 }

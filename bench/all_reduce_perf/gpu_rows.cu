@@ -84,7 +84,8 @@ gpu_facts take_gpu(bootstrap_ref boot, int local_rank, const options& o) {
   return facts;
 }
 
-std::unique_ptr<arm> make_gpu_arm(const std::string& name, bootstrap_ref boot, const options& o, std::size_t max_bytes) {
+std::unique_ptr<arm> make_gpu_arm(const std::string& name, bootstrap_ref boot, const options& o,
+                                  std::size_t max_bytes) {
   // One pair of buffers a rank, for all its arms: what is compared reads and writes the same memory.
   thread_local std::weak_ptr<gpu_buffers> shared;
   std::shared_ptr<gpu_buffers> buffers = shared.lock();

@@ -102,10 +102,12 @@ class json_document {
     document_["version"] = run.version;
     document_["commit"] = run.commit;
     document_["date"] = utc_date();
-    document_["config"] = {{"world", run.world}, {"ranks_as", run.ranks_are_threads ? "threads" : "processes"},
-                           {"env", run.environment}};
-    document_["machine"] = {{"cpu", run.machine.cpu}, {"driver", text_or_null(run.machine.gpu_driver)},
-                            {"cuda", text_or_null(run.cuda)}, {"nccl", text_or_null(run.nccl)}};
+    document_["config"] = {
+        {"world", run.world}, {"ranks_as", run.ranks_are_threads ? "threads" : "processes"}, {"env", run.environment}};
+    document_["machine"] = {{"cpu", run.machine.cpu},
+                            {"driver", text_or_null(run.machine.gpu_driver)},
+                            {"cuda", text_or_null(run.cuda)},
+                            {"nccl", text_or_null(run.nccl)}};
     document_["devices"] = run.gpus;
     document_["results"] = nlohmann::ordered_json::array();
   }

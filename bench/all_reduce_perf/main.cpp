@@ -68,8 +68,9 @@ int run_launched(const options& o, const launch_environment& launch) {
 // This process makes the ranks. It never touches CUDA: its children could not, after that.
 int run_here(const options& o) {
   require_writable(o);
-  const census found = wants_gpus(o) ? count_in_child(count_gpus, std::min<std::chrono::milliseconds>(longest_census, o.deadline()))
-                                     : no_census();
+  const census found =
+      wants_gpus(o) ? count_in_child(count_gpus, std::min<std::chrono::milliseconds>(longest_census, o.deadline()))
+                    : no_census();
   const choice c = choose(o, found, gpu_build(), std::nullopt);
   const run_facts facts = facts_of_run(o, c.world);
   if (o.threads) {

@@ -32,10 +32,10 @@ inline std::vector<dtype> parse_types(std::string_view list) {
     std::string_view name;
     dtype type;
   } names[] = {
-      {"half", dtype::f16},      {"f16", dtype::f16},    {"fp16", dtype::f16},    {"float16", dtype::f16},
-      {"bfloat16", dtype::bf16}, {"bf16", dtype::bf16},  {"float", dtype::f32},   {"f32", dtype::f32},
+      {"half", dtype::f16},      {"f16", dtype::f16},     {"fp16", dtype::f16},   {"float16", dtype::f16},
+      {"bfloat16", dtype::bf16}, {"bf16", dtype::bf16},   {"float", dtype::f32},  {"f32", dtype::f32},
       {"fp32", dtype::f32},      {"float32", dtype::f32}, {"double", dtype::f64}, {"f64", dtype::f64},
-      {"float64", dtype::f64},   {"int32", dtype::i32},  {"i32", dtype::i32},     {"int", dtype::i32},
+      {"float64", dtype::f64},   {"int32", dtype::i32},   {"i32", dtype::i32},    {"int", dtype::i32},
       {"uint32", dtype::u32},    {"u32", dtype::u32},
   };
   std::vector<dtype> types;
@@ -46,8 +46,9 @@ inline std::vector<dtype> parse_types(std::string_view list) {
       if (known.name == part) types.push_back(known.type);
     }
     if (types.size() == before) {
-      throw std::invalid_argument("data type '" + part +
-                                  "' is not supported; use half (f16), bfloat16 (bf16), float, double, int32, uint32 or all");
+      throw std::invalid_argument(
+          "data type '" + part +
+          "' is not supported; use half (f16), bfloat16 (bf16), float, double, int32, uint32 or all");
     }
   }
   return types;

@@ -74,7 +74,8 @@ bool nccl_is_built_in() { return true; }
 std::string nccl_version() {
   int version = 0;
   if (ncclGetVersion(&version) != ncclSuccess) return {};
-  return std::to_string(version / 10000) + '.' + std::to_string(version / 100 % 100) + '.' + std::to_string(version % 100);
+  return std::to_string(version / 10000) + '.' + std::to_string(version / 100 % 100) + '.' +
+         std::to_string(version % 100);
 }
 
 std::unique_ptr<arm> make_nccl_arm(bootstrap_ref boot, const options& o, std::shared_ptr<gpu_buffers> buffers) {

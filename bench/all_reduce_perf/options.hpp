@@ -24,11 +24,11 @@ struct options {
   std::optional<std::size_t> min_bytes, max_bytes;  // unset: run_sizes() knows
   std::size_t step_bytes = 0;                       // 0: step_factor counts
   std::size_t step_factor = 4;
-  std::optional<int> world;       // unset: a rank for every GPU, or two where host memory is used
-  bool threads = false;           // ranks are threads of one process
-  bool share_gpus = false;        // several ranks on one GPU are wanted
+  std::optional<int> world;                        // unset: a rank for every GPU, or two where host memory is used
+  bool threads = false;                            // ranks are threads of one process
+  bool share_gpus = false;                         // several ranks on one GPU are wanted
   std::optional<int> iterations, samples, warmup;  // calls a sample, samples, calls before; unset: the arm knows
-  bool captured = true;  // calls captured in a CUDA graph; false: launched one by one
+  bool captured = true;                            // calls captured in a CUDA graph; false: launched one by one
   bool check = true;
   std::vector<dtype> types{dtype::bf16};
   std::vector<reduce_op> operations{reduce_op::sum};
@@ -96,10 +96,11 @@ inline void declare_options(CLI::App& app, raw_options& raw, options& o) {
   app.add_option("-G,--cudagraph", raw.replays,
                  "Samples, each one replay of a CUDA graph (default 23); 0: calls are launched one by one")
       ->check(not_negative);
-  app.add_option("--samples", raw.samples, "Samples where no graph is replayed (default 23; in host memory 5 to 23 by speed)")->check(positive);
+  app.add_option("--samples", raw.samples,
+                 "Samples where no graph is replayed (default 23; in host memory 5 to 23 by speed)")
+      ->check(positive);
   app.add_option("--transports", raw.transports, "Comma-separated: shm, nccl, host (default: all that work here)");
-  app.add_option("--deadline", raw.deadline_s, "Seconds that any one step may take (default 120)")
-      ->check(seconds);
+  app.add_option("--deadline", raw.deadline_s, "Seconds that any one step may take (default 120)")->check(seconds);
   app.add_option("-J,--json", o.json_file, "Write all results to this file, as one JSON document");
   app.add_option("--json-lines", o.json_lines_file,
                  "Append a line of JSON to this file ('-': standard output) for every measurement, as it ends");

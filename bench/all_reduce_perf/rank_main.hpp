@@ -35,7 +35,7 @@ inline std::string preamble(const options& o, const choice& c, const run_facts& 
        " validation: " + (o.check ? "1" : "0"));
   const std::string samples = o.samples || c.on_gpus ? std::to_string(o.samples.value_or(23)) : std::string("5 to 23");
   line("time: median of " + samples + " samples (" +
-       (!c.on_gpus    ? "wall clock"
+       (!c.on_gpus   ? "wall clock"
         : o.captured ? "replays of a graph, events on the stream"
                      : "calls launched one by one, events on the stream") +
        "), slowest rank, starts aligned");

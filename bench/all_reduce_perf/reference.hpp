@@ -14,7 +14,8 @@ namespace peerless::bench {
 // 64 well-mixed bits from (seed, rank, index): the 64-bit finalizer of MurmurHash3 (public domain) over their sum with
 // odd multiples.
 PEERLESS_HD constexpr std::uint64_t random_bits(std::uint64_t seed, int rank, std::uint64_t index) {
-  std::uint64_t x = seed + (static_cast<std::uint64_t>(rank) + 1) * 0x9e3779b97f4a7c15ull + index * 0xd1342543de82ef95ull;
+  std::uint64_t x =
+      seed + (static_cast<std::uint64_t>(rank) + 1) * 0x9e3779b97f4a7c15ull + index * 0xd1342543de82ef95ull;
   x = (x ^ (x >> 33)) * 0xff51afd7ed558ccdull;
   x = (x ^ (x >> 33)) * 0xc4ceb9fe1a85ec53ull;
   return x ^ (x >> 33);

@@ -105,7 +105,8 @@ class reporter {
     showing_progress_ = false;
   }
 
-  void print_ratios(const std::vector<table_row>& baseline, const std::vector<table_row>& rows, const std::string& name) {
+  void print_ratios(const std::vector<table_row>& baseline, const std::vector<table_row>& rows,
+                    const std::string& name) {
     print(ratio_header("nccl", name));
     for (std::size_t i = 0; i < rows.size() && i < baseline.size(); ++i) print(format_ratio(baseline[i], rows[i]));
     print("#\n");
@@ -185,9 +186,9 @@ class session {
   }
 
   void begin(const arm& measured, const problem& p, const char* what) {
-    const std::string name = std::string(what) + ' ' + std::string(measured.name()) + ' ' + std::string(name_of(p.type)) +
-                             ' ' + std::string(name_of(p.operation)) + ' ' + size_text(p.bytes()) +
-                             (p.in_place ? " in place" : " out of place");
+    const std::string name = std::string(what) + ' ' + std::string(measured.name()) + ' ' +
+                             std::string(name_of(p.type)) + ' ' + std::string(name_of(p.operation)) + ' ' +
+                             size_text(p.bytes()) + (p.in_place ? " in place" : " out of place");
     if (out_ != nullptr) out_->progress(name);
     guard_.step(name);
   }

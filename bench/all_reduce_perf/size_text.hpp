@@ -14,7 +14,8 @@ namespace peerless::bench {
 // std::invalid_argument, naming the text, for anything else and for what does not fit into std::size_t.
 inline std::size_t parse_size(std::string_view text) {
   const auto refuse = [&](const char* why) {
-    return std::invalid_argument("'" + std::string(text) + "' " + why + " (a size is a number of bytes, with K, M or G for 2^10, 2^20, 2^30)");
+    return std::invalid_argument("'" + std::string(text) + "' " + why +
+                                 " (a size is a number of bytes, with K, M or G for 2^10, 2^20, 2^30)");
   };
   std::size_t value = 0;
   std::size_t position = 0;
@@ -62,7 +63,8 @@ inline std::string size_text(std::size_t bytes) {
 // The sizes first, first + step, ... (step_bytes > 0), or first, first * factor, ..., none larger than `last`.
 // `first` is at least 1; a factor of 1 or less without a step gives `first` alone. Throws std::invalid_argument for an
 // empty range and for more than a million sizes.
-inline std::vector<std::size_t> size_range(std::size_t first, std::size_t last, std::size_t step_bytes, std::size_t factor) {
+inline std::vector<std::size_t> size_range(std::size_t first, std::size_t last, std::size_t step_bytes,
+                                           std::size_t factor) {
   if (first == 0) throw std::invalid_argument("the smallest size must be at least 1 byte");
   if (first > last) throw std::invalid_argument("the smallest size is larger than the largest");
   std::vector<std::size_t> sizes;

@@ -17,8 +17,8 @@ struct time_summary {
   double p99_us = 0;
 };
 
-// `samples` is not empty (std::invalid_argument), in any order. An even number of samples has the mean of the two middle
-// ones as its median.
+// `samples` is not empty (std::invalid_argument), in any order. An even number of samples has the mean of the two
+// middle ones as its median.
 inline time_summary summarize(std::vector<double> samples) {
   if (samples.empty()) throw std::invalid_argument("no samples to summarize");
   std::sort(samples.begin(), samples.end());

@@ -55,8 +55,8 @@ inline std::string centred(std::string_view text, std::size_t width) {
 
 inline std::string group_text(const column_group& group) {
   const std::string wrong = group.n_wrong ? std::to_string(*group.n_wrong) : "N/A";
-  return "  " + fixed_width(group.time_us, 7) + "  " + fixed_width(group.algbw, 6) + "  " + fixed_width(group.busbw, 6) +
-         "  " + right(wrong, 6);
+  return "  " + fixed_width(group.time_us, 7) + "  " + fixed_width(group.algbw, 6) + "  " +
+         fixed_width(group.busbw, 6) + "  " + right(wrong, 6);
 }
 
 }  // namespace detail
@@ -106,9 +106,9 @@ struct totals {
 inline std::string format_footer(std::string_view transport, const totals& sum) {
   char average[64];
   std::snprintf(average, sizeof average, "%.6g", sum.average_busbw());
-  return "# Transport            : " + std::string(transport) + "\n# Out of bounds values : " +
-         std::to_string(sum.n_wrong) + (sum.n_wrong == 0 ? " OK" : " FAILED") + "\n# Avg bus bandwidth    : " +
-         average + "\n#\n";
+  return "# Transport            : " + std::string(transport) +
+         "\n# Out of bounds values : " + std::to_string(sum.n_wrong) + (sum.n_wrong == 0 ? " OK" : " FAILED") +
+         "\n# Avg bus bandwidth    : " + average + "\n#\n";
 }
 
 // The title of the table of ratios: time of `baseline` over time of `transport`, so above 1 `transport` is the faster.

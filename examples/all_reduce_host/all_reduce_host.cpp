@@ -20,18 +20,20 @@ bool sum_over_ranks(peerless::bootstrap_ref boot) {
   peerless::communicator<peerless::host> comm(boot);
 
   std::vector<float> mine(n_elements), sum(n_elements);
-  for (std::size_t i = 0; i < n_elements; ++i) mine[i] = static_cast<float>(comm.rank() + 1) * static_cast<float>(i % 1000);
+  for (std::size_t i = 0; i < n_elements; ++i)
+    mine[i] = static_cast<float>(comm.rank() + 1) * static_cast<float>(i % 1000);
 
   comm.all_reduce(std::span<const float>(mine), std::span<float>(sum), peerless::op::sum{}, peerless::host_stream{});
 
   // 1 + 2 + ... + n times i % 1000: small integers, so f32 has them exactly.
   const int n = comm.world_size();
   std::size_t n_wrong = 0;
-  for (std::size_t i = 0; i < n_elements; ++i) n_wrong += sum[i] != static_cast<float>(n * (n + 1) / 2 * static_cast<int>(i % 1000));
+  for (std::size_t i = 0; i < n_elements; ++i)
+    n_wrong += sum[i] != static_cast<float>(n * (n + 1) / 2 * static_cast<int>(i % 1000));
 
   const auto plan = comm.plan(n_elements * sizeof(float), peerless::dtype::f32);
-  std::printf("rank %d of %d: sum[999] = %g, %zu wrong, by %.*s\n", comm.rank(), n, static_cast<double>(sum[999]), n_wrong,
-              static_cast<int>(plan.transport.size()), plan.transport.data());
+  std::printf("rank %d of %d: sum[999] = %g, %zu wrong, by %.*s\n", comm.rank(), n, static_cast<double>(sum[999]),
+              n_wrong, static_cast<int>(plan.transport.size()), plan.transport.data());
   return n_wrong == 0;
 }
 

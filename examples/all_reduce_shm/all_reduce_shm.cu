@@ -30,7 +30,8 @@ bool sum_over_gpus(peerless::bootstrap_ref boot, int device) {
 
     // Small integers: bf16 has them exactly.
     std::vector<__nv_bfloat16> host(n_elements);
-    for (std::size_t i = 0; i < n_elements; ++i) host[i] = __float2bfloat16(static_cast<float>((comm.rank() + 1) * static_cast<int>(i % 8)));
+    for (std::size_t i = 0; i < n_elements; ++i)
+      host[i] = __float2bfloat16(static_cast<float>((comm.rank() + 1) * static_cast<int>(i % 8)));
     __nv_bfloat16 *in = nullptr, *out = nullptr;
     check(cudaMalloc(&in, n_elements * sizeof(*in)));
     check(cudaMalloc(&out, n_elements * sizeof(*out)));
@@ -54,8 +55,8 @@ bool sum_over_gpus(peerless::bootstrap_ref boot, int device) {
     for (std::size_t i = 0; i < n_elements; ++i) {
       n_wrong += __bfloat162float(host[i]) != static_cast<float>(n * (n + 1) / 2 * static_cast<int>(i % 8));
     }
-    std::printf("rank %d of %d: sum[7] = %g, %zu wrong; %s\n", comm.rank(), n, static_cast<double>(__bfloat162float(host[7])), n_wrong,
-                comm.describe().c_str());
+    std::printf("rank %d of %d: sum[7] = %g, %zu wrong; %s\n", comm.rank(), n,
+                static_cast<double>(__bfloat162float(host[7])), n_wrong, comm.describe().c_str());
     check(cudaGraphExecDestroy(replayable));
     check(cudaGraphDestroy(graph));
     check(cudaFree(in));

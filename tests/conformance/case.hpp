@@ -38,7 +38,7 @@ struct setting {
 // Slots of a few kilobytes and a ring of three blocks: a message of 13 KB passes every slot, one of 5 KB fills a ring.
 inline communicator_options small_slots() {
   communicator_options options;
-  options.deadline = std::chrono::seconds(60);
+  options.deadline = std::chrono::seconds(20 * (under_tsan ? 4 : 1));
   options.sizes.sentinel_slot_bytes = 4096;
   options.sizes.flagged_slot_bytes = 8192;
   options.sizes.bulk_blocks = 3;

@@ -42,7 +42,8 @@ class started {
     argv.push_back(nullptr);
     pid_ = ::fork();
     if (pid_ != 0) return;
-    for (const char* name : {"RANK", "WORLD_SIZE", "LOCAL_RANK", "PEERLESS_TRANSPORT", "PEERLESS_RANK"}) ::unsetenv(name);
+    for (const char* name : {"RANK", "WORLD_SIZE", "LOCAL_RANK", "PEERLESS_TRANSPORT", "PEERLESS_RANK"})
+      ::unsetenv(name);
     ::setenv("CUDA_VISIBLE_DEVICES", "", 1);
     for (const auto& [name, value] : environment) ::setenv(name.c_str(), value.c_str(), 1);
     ::dup2(out_.get(), STDOUT_FILENO);
@@ -74,7 +75,8 @@ class started {
   }
 
   int pid_ = -1;
-  peerless::unique_fd out_{::memfd_create("output", MFD_CLOEXEC)}, complaints_{::memfd_create("complaints", MFD_CLOEXEC)};
+  peerless::unique_fd out_{::memfd_create("output", MFD_CLOEXEC)},
+      complaints_{::memfd_create("complaints", MFD_CLOEXEC)};
 };
 
 outcome run(std::vector<std::string> arguments, const variables& environment = {}) {
@@ -156,7 +158,8 @@ TEST_CASE("without a GPU two processes exchange host memory, and it is said") {
 TEST_CASE("worlds, threads, types, operations and steps") {
   expect_clean_rows(run(with_quick({"-b", "1K", "-e", "1K", "-g", "4"})), 1);
   expect_clean_rows(run(with_quick({"-b", "1K", "-e", "1K", "-g", "1"})), 1);
-  const outcome threads = run(with_quick({"-b", "64", "-e", "4K", "-f", "8", "-g", "3", "--threads", "-d", "all", "-o", "all"}));
+  const outcome threads =
+      run(with_quick({"-b", "64", "-e", "4K", "-f", "8", "-g", "3", "--threads", "-d", "all", "-o", "all"}));
   expect_clean_rows(threads, 3 * 6 * 3);
   CHECK_THAT(threads.out, peerless::test::contains("# world 3 as threads"));
   const outcome steps = run(with_quick({"-b", "1000", "-e", "3000", "-i", "1000", "-t", "2", "-d", "double"}));
@@ -264,8 +267,9 @@ TEST_CASE("ranks of a launcher meet by its variables") {
 }
 
 TEST_CASE("a rank of a launcher that stays alone ends at its deadline") {
-  const outcome o = run({"-b", "1K", "-e", "1K", "--deadline", "0.5"},
-                        {{"RANK", "0"}, {"WORLD_SIZE", "2"}, {"PEERLESS_JOB_ID", "alone-" + std::to_string(::getpid())}});
+  const outcome o =
+      run({"-b", "1K", "-e", "1K", "--deadline", "0.5"},
+          {{"RANK", "0"}, {"WORLD_SIZE", "2"}, {"PEERLESS_JOB_ID", "alone-" + std::to_string(::getpid())}});
   CHECK(o.exit_code == 3);
   CHECK_THAT(o.complaints, peerless::test::contains("1"));
 }
@@ -274,7 +278,8 @@ namespace {
 
 // A run that goes on until something happens to it; waits until it measures.
 started endless() {
-  started run({"-b", "1000", "-e", "1000000", "-i", "2", "-g", "3", "--samples", "3", "-n", "3", "--deadline", "3"}, {});
+  started run({"-b", "1000", "-e", "1000000", "-i", "2", "-g", "3", "--samples", "3", "-n", "3", "--deadline", "3"},
+              {});
   for (int i = 0; i < 1000 && run.output_so_far().find("transport\n") == std::string::npos; ++i) {
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
   }
@@ -283,7 +288,8 @@ started endless() {
 
 int a_child_of(int pid) {
   for (const std::string& name : peerless::test::detail::names_in("/proc")) {
-    if (peerless::test::detail::is_number(name) && peerless::test::detail::parent_of(std::stoi(name)) == pid) return std::stoi(name);
+    if (peerless::test::detail::is_number(name) && peerless::test::detail::parent_of(std::stoi(name)) == pid)
+      return std::stoi(name);
   }
   return 0;
 }

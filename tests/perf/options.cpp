@@ -19,7 +19,8 @@ struct outcome {
 outcome parse(std::vector<const char*> arguments) {
   arguments.insert(arguments.begin(), "peerless_all_reduce_perf");
   std::ostringstream out, complaints;
-  parsed result = parse_command_line(static_cast<int>(arguments.size()), arguments.data(), "version 1.2.3", out, complaints);
+  parsed result =
+      parse_command_line(static_cast<int>(arguments.size()), arguments.data(), "version 1.2.3", out, complaints);
   return {result, out.str(), complaints.str()};
 }
 
@@ -59,8 +60,8 @@ TEST_CASE("no flags give the defaults") {
 }
 
 TEST_CASE("the flags of nccl-tests are understood, short and long") {
-  const options o = options_of({"-b", "2K", "-e", "1M", "-f", "2", "-g", "3", "-n", "7", "-w", "1", "-d", "float", "-o",
-                                "max", "-c", "0", "-G", "5", "-J", "x.json"});
+  const options o = options_of({"-b", "2K", "-e",    "1M", "-f",  "2",  "-g", "3",  "-n", "7",  "-w",
+                                "1",  "-d", "float", "-o", "max", "-c", "0",  "-G", "5",  "-J", "x.json"});
   CHECK(run_sizes(o, true).size() == 10);
   CHECK(o.world == 3);
   CHECK(o.iterations == 7);
@@ -71,10 +72,11 @@ TEST_CASE("the flags of nccl-tests are understood, short and long") {
   CHECK(o.captured);
   CHECK(o.samples == 5);
   CHECK(o.json_file == "x.json");
-  const options l = options_of({"--minbytes", "1K", "--maxbytes", "4K", "--stepbytes", "1K", "--ngpus", "2", "--nthreads",
-                                "3", "--iters", "9", "--warmup_iters", "0", "--datatype", "all", "--op", "all", "--check",
-                                "1", "--cudagraph", "0", "--json", "y", "--json-lines", "-", "--transports", "host,shm",
-                                "--deadline", "1.5", "--samples", "4"});
+  const options l =
+      options_of({"--minbytes",   "1K",  "--maxbytes",   "4K",       "--stepbytes",    "1K",  "--ngpus",    "2",
+                  "--nthreads",   "3",   "--iters",      "9",        "--warmup_iters", "0",   "--datatype", "all",
+                  "--op",         "all", "--check",      "1",        "--cudagraph",    "0",   "--json",     "y",
+                  "--json-lines", "-",   "--transports", "host,shm", "--deadline",     "1.5", "--samples",  "4"});
   CHECK(run_sizes(l, true) == std::vector<std::size_t>{1024, 2048, 3072, 4096});
   CHECK(l.world == 6);
   CHECK(l.threads);
@@ -92,8 +94,7 @@ TEST_CASE("the flags of nccl-tests are understood, short and long") {
 TEST_CASE("every name of a type is known") {
   for (const char* name : {"f16", "half"}) CHECK(parse_types(name) == std::vector<dtype>{dtype::f16});
   for (const char* name : {"bf16", "bfloat16"}) CHECK(parse_types(name) == std::vector<dtype>{dtype::bf16});
-  CHECK(parse_types("float,double,int32,uint32") ==
-        std::vector<dtype>{dtype::f32, dtype::f64, dtype::i32, dtype::u32});
+  CHECK(parse_types("float,double,int32,uint32") == std::vector<dtype>{dtype::f32, dtype::f64, dtype::i32, dtype::u32});
 }
 
 TEST_CASE("one end of the range alone moves the other") {
@@ -174,19 +175,25 @@ TEST_CASE("without GPUs host memory is used, and it is said") {
 
 TEST_CASE("GPUs are shared only when that is wanted") {
   CHECK_THAT(complaint_of(options_of({"-g", "4"}), {2, ""}, everything), test::contains("4 ranks on 2 GPUs"));
-  CHECK_THAT(complaint_of(options_of({"-g", "2", "--transports", "shm"}), {1, ""}, everything), test::contains("on 1 GPU:"));
+  CHECK_THAT(complaint_of(options_of({"-g", "2", "--transports", "shm"}), {1, ""}, everything),
+             test::contains("on 1 GPU:"));
   const choice shared = choose(options_of({"-g", "2", "--share-gpus"}), {1, ""}, everything, {});
   CHECK(shared.transports == std::vector<std::string>{"shm"});
   CHECK(shared.world == 2);
-  CHECK_THAT(complaint_of(options_of({"--share-gpus", "--transports", "nccl"}), {1, ""}, everything), test::contains("NCCL refuses"));
+  CHECK_THAT(complaint_of(options_of({"--share-gpus", "--transports", "nccl"}), {1, ""}, everything),
+             test::contains("NCCL refuses"));
 }
 
 TEST_CASE("a transport that cannot be had is an error") {
-  CHECK_THAT(complaint_of(options_of({"--transports", "ib"}), {2, ""}, everything), test::contains("'ib' does not exist"));
+  CHECK_THAT(complaint_of(options_of({"--transports", "ib"}), {2, ""}, everything),
+             test::contains("'ib' does not exist"));
   CHECK_THAT(complaint_of(options_of({"--transports", "shm,shm"}), {2, ""}, everything), test::contains("twice"));
-  CHECK_THAT(complaint_of(options_of({"--transports", "shm"}), {0, "no driver"}, everything), test::contains("needs a GPU: no driver"));
-  CHECK_THAT(complaint_of(options_of({"--transports", "shm"}), {2, ""}, {false, false}), test::contains("build with CUDA"));
-  CHECK_THAT(complaint_of(options_of({"--transports", "nccl"}), {2, ""}, {true, false}), test::contains("build with NCCL"));
+  CHECK_THAT(complaint_of(options_of({"--transports", "shm"}), {0, "no driver"}, everything),
+             test::contains("needs a GPU: no driver"));
+  CHECK_THAT(complaint_of(options_of({"--transports", "shm"}), {2, ""}, {false, false}),
+             test::contains("build with CUDA"));
+  CHECK_THAT(complaint_of(options_of({"--transports", "nccl"}), {2, ""}, {true, false}),
+             test::contains("build with NCCL"));
 }
 
 TEST_CASE("a launcher's world is the world") {
@@ -195,6 +202,7 @@ TEST_CASE("a launcher's world is the world") {
   CHECK(one_each.world == 4);
   CHECK(one_each.transports == std::vector<std::string>{"shm", "nccl"});
   CHECK(choose(options_of({"-g", "4"}), {1, ""}, everything, 4).world == 4);
-  CHECK_THAT(complaint_of(options_of({"-g", "2"}), {4, ""}, everything, 4), test::contains("differs from the launcher's world of 4"));
+  CHECK_THAT(complaint_of(options_of({"-g", "2"}), {4, ""}, everything, 4),
+             test::contains("differs from the launcher's world of 4"));
   CHECK_THAT(complaint_of(options_of({"--threads"}), {4, ""}, everything, 4), test::contains("processes"));
 }

@@ -26,17 +26,20 @@ table_row sample_row() {
 }  // namespace
 
 TEST_CASE("a row has the columns of nccl-tests, then the transport") {
-  CHECK(format_row(sample_row()) ==
-        "       16384          8192  bfloat16     sum      -1    11.71    1.40    1.40       0    11.67    1.40    1.40       0  shm\n");
+  CHECK(
+      format_row(sample_row()) ==
+      "       16384          8192  bfloat16     sum      -1    11.71    1.40    1.40       0    11.67    1.40    1.40       0  shm\n");
 }
 
 TEST_CASE("the header stands over its columns") {
   const std::vector<std::string> header = lines_of(table_header());
   REQUIRE(header.size() == 3);
-  CHECK(header[1] ==
-        "#       size         count      type   redop    root     time   algbw   busbw  #wrong     time   algbw   busbw  #wrong  transport");
-  CHECK(header[2].substr(0, header[2].find_last_not_of(' ') + 1) ==
-        "#        (B)    (elements)                               (us)  (GB/s)  (GB/s)             (us)  (GB/s)  (GB/s)");
+  CHECK(
+      header[1] ==
+      "#       size         count      type   redop    root     time   algbw   busbw  #wrong     time   algbw   busbw  #wrong  transport");
+  CHECK(
+      header[2].substr(0, header[2].find_last_not_of(' ') + 1) ==
+      "#        (B)    (elements)                               (us)  (GB/s)  (GB/s)             (us)  (GB/s)  (GB/s)");
   CHECK(header[0].size() == header[2].size());
   CHECK(header[0].find("out-of-place") < header[0].find("in-place", header[0].find("out-of-place") + 12));
   const std::string row = format_row(sample_row());
@@ -50,8 +53,9 @@ TEST_CASE("large and unverified values keep their columns") {
   row.out_of_place = {1234567.891, 1234.567, 12345.67, std::nullopt};
   row.in_place.n_wrong = 123456;
   const std::string text = format_row(row);
-  CHECK(text ==
-        " 17179869184    8589934592  bfloat16     sum      -1  1234568  1234.6   12346     N/A    11.67    1.40    1.40  123456  shm\n");
+  CHECK(
+      text ==
+      " 17179869184    8589934592  bfloat16     sum      -1  1234568  1234.6   12346     N/A    11.67    1.40    1.40  123456  shm\n");
   CHECK(fixed_width(999.99, 6) == "999.99");
   CHECK(fixed_width(99999.99, 7) == " 100000");
 }
@@ -88,7 +92,13 @@ TEST_CASE("a line of JSON has everything that a measurement needs") {
   run.cuda = "13.0";
   run.world = 2;
   run.environment = {{"NCCL_P2P_DISABLE", "1"}, {"NCCL_BAD", "\xff\n"}};
-  measurement m{{dtype::bf16, reduce_op::sum, 8192, true, 1}, "shm", timing_mode::captured, 100, 23, {4.5, 4.0, 6.0}, {4.5, 3.6, 3.6, 0}};
+  measurement m{{dtype::bf16, reduce_op::sum, 8192, true, 1},
+                "shm",
+                timing_mode::captured,
+                100,
+                23,
+                {4.5, 4.0, 6.0},
+                {4.5, 3.6, 3.6, 0}};
   const std::string line = json_line(run, m);
   REQUIRE(line.back() == '\n');
   REQUIRE(line.find('\n') == line.size() - 1);

@@ -85,7 +85,8 @@ TEST_CASE("expected values are the fold in rank order with one rounding") {
   for_all_types([]<class T, class Op>() {
     constexpr std::size_t n = 3000;
     for (const int world : worlds) {
-      std::vector<std::vector<std::byte>> inputs(static_cast<std::size_t>(world), std::vector<std::byte>(n * sizeof(T)));
+      std::vector<std::vector<std::byte>> inputs(static_cast<std::size_t>(world),
+                                                 std::vector<std::byte>(n * sizeof(T)));
       std::vector<const std::byte*> pointers;
       for (int rank = 0; rank < world; ++rank) {
         auto& input = inputs[static_cast<std::size_t>(rank)];

@@ -133,7 +133,7 @@ void torture(std::uint32_t world, std::uint64_t first_epoch, std::size_t n_calls
 // Two ranks whose calls differ both end with a mismatch, long before the deadline; the calls after it return at once
 // and touch nothing.
 void mismatch(protocol_id protocol, std::uint32_t first_count, std::uint32_t second_count, dtype second_type) {
-  thread_world shared(2, 1, 60'000'000'000);
+  thread_world shared(2, 1, 5'000'000'000);
   std::vector<int> touched(2);
   on_every_rank(2, [&](std::uint32_t r) {
     const rank_view v = shared.view(r);

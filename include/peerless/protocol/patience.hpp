@@ -30,6 +30,18 @@ PEERLESS_HD PEERLESS_NOINLINE std::uint64_t look_around(Memory m, const rank_vie
   const control_block* other = v.control(peer);
   const std::uint64_t failed = m.load8_acquire(&other->kernel_verdict);
   const std::uint64_t ended = failed != 0 ? failed : m.load8_acquire(&other->host_verdict);
+  const std::uint64_t now = m.now_ns();
+  const std::uint64_t since = state != 0 ? state >> 1 : now;
+  // A peer that says that calls differ is believed after a look of our own, which can tell both calls.
+  if (now - since > call_line_after_ns || verdict_code(ended) == errc::call_mismatch) {
+    const std::uint64_t upper = m.load8(other->call_line), lower = m.load8(other->call_line + 1);
+    const std::uint64_t theirs = upper << 32 | (lower & 0xffffffffu);
+    const bool same_call = upper >> 32 == (f.call & 0xffffffffu) && lower >> 32 == (f.call & 0xffffffffu);
+    if (same_call && theirs != f.fingerprint) {
+      fail_call(m, v, f, errc::call_mismatch, peer, f.fingerprint, theirs);
+      return 0;
+    }
+  }
   bool closed = (state & 1u) != 0;
   if (ended != 0) {
     // What an orderly closed peer sent before it closed is visible now: poll once more before giving up.
@@ -39,17 +51,6 @@ PEERLESS_HD PEERLESS_NOINLINE std::uint64_t look_around(Memory m, const rank_vie
       return 0;
     }
     closed = true;
-  }
-  const std::uint64_t now = m.now_ns();
-  const std::uint64_t since = state != 0 ? state >> 1 : now;
-  if (now - since > call_line_after_ns) {
-    const std::uint64_t upper = m.load8(other->call_line), lower = m.load8(other->call_line + 1);
-    const std::uint64_t theirs = upper << 32 | (lower & 0xffffffffu);
-    const bool same_call = upper >> 32 == (f.call & 0xffffffffu) && lower >> 32 == (f.call & 0xffffffffu);
-    if (same_call && theirs != f.fingerprint) {
-      fail_call(m, v, f, errc::call_mismatch, peer, f.fingerprint, theirs);
-      return 0;
-    }
   }
   if (now - since > v.deadline_ns) {
     fail_call(m, v, f, errc::timeout, peer, awaited, seen);

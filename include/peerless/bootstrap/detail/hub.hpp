@@ -64,7 +64,10 @@ class host_hub {
     connection& line = *lines_[index(rank)];
     line.pump_in();
     if (!present_[index(rank)]) {
-      if (std::optional<frame> words = line.next()) take(call, rank, *words, limit);
+      if (std::optional<frame> words = line.next()) {
+        take(call, rank, *words, limit);
+        line.pump_in();  // it may have given up since it sent this
+      }
     }
     // Also of a rank that has contributed: it will miss the result, and nobody may take it for done.
     host_member& member = group.member(rank);

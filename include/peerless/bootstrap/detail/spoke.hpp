@@ -36,8 +36,10 @@ class host_spoke {
         line_ = std::move(met.line);
         return;
       }
-      if (met.result == greeting::outcome::died)
-        throw error(errc::peer_died, "rank 0 (" + met.about + ") has ended", 0);
+      if (met.result == greeting::outcome::died) {
+        throw error(errc::peer_died,
+                    "rank 0 (" + met.about + ") ended before it answered; " + identity_advice(group.identity), 0);
+      }
       if (met.result == greeting::outcome::stranger) {
         throw error(errc::rendezvous_mismatch,
                     "the rendezvous socket is held by " + met.about + "; " + identity_advice(group.identity), 0);

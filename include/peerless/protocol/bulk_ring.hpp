@@ -63,8 +63,7 @@ class bulk_ring {
   // an in-place call is about to overwrite.
   PEERLESS_EXEC_CHECK_DISABLE
   PEERLESS_HD bool is_ready(std::uint32_t c, std::uint32_t peer, std::uint64_t& seen) const {
-    if (peer == v_.rank) return m_.load4_acquire_group(posted_) > c;
-    seen = m_.load8_acquire(&v_.ready(peer, block_)->parity[0].value);
+    seen = peer == v_.rank ? base_ + m_.load4_acquire_group(posted_) : m_.load8_acquire(&v_.ready(peer, block_)->parity[0].value);
     return static_cast<std::int64_t>(seen - (base_ + c)) > 0;
   }
 
@@ -102,14 +101,21 @@ class bulk_ring {
   PEERLESS_EXEC_CHECK_DISABLE
   PEERLESS_HD void finish() const { m_.store8(v_.protocols->chunks_sent + block_, base_ + n_chunks_); }
 
-  // The whole writer role. `writers` store; `handoff` is the writers and the publisher.
+  // The whole writer role. `writers` store; `handoff` is the writers and the publisher. What is known of the readers is kept:
+  // a look at a counter is a round trip to host memory.
   PEERLESS_EXEC_CHECK_DISABLE
   template <execution_group Writers, execution_group Handoff>
   PEERLESS_HD bool run_writer(Writers writers, Handoff handoff) const {
+    std::uint64_t room_until = base_;  // chunks below this count have room, as far as this thread's readers are concerned
     for (std::uint32_t c = 0; c < n_chunks_; ++c) {
       bool good = true;
-      for (std::uint32_t p = writers.thread_rank(); p < v_.world_size() && good; p += writers.size()) {
-        if (p != v_.rank) good = await_room(c, p);
+      if (static_cast<std::int64_t>(base_ + c - room_until) >= 0) {
+        room_until += v_.layout.sizes.bulk_depth;
+        for (std::uint32_t p = writers.thread_rank(); p < v_.world_size() && good; p += writers.size()) {
+          std::uint64_t consumed = room_until;
+          if (p != v_.rank) good = await_room(c, p, consumed);
+          room_until = least(room_until, consumed + v_.layout.sizes.bulk_depth);
+        }
       }
       good = writers.all(good);
       if (good) put(writers, c);
@@ -129,15 +135,25 @@ class bulk_ring {
     return true;
   }
 
-  // The whole reader role.
+  // The whole reader role. Acknowledges a few chunks at a time, since each release waits for everything before it.
   PEERLESS_EXEC_CHECK_DISABLE
   template <execution_group Readers>
   PEERLESS_HD bool run_reader(Readers readers) const {
+    const std::uint32_t batch = v_.layout.sizes.bulk_depth / 4 != 0 ? v_.layout.sizes.bulk_depth / 4 : 1;
+    std::uint64_t ready_until = base_;  // chunks below this count have arrived from this thread's peers
     for (std::uint32_t c = 0; c < n_chunks_; ++c) {
       bool good = true;
-      for (std::uint32_t p = readers.thread_rank(); p < v_.world_size() && good; p += readers.size()) good = await_chunk(c, p);
+      if (static_cast<std::int64_t>(base_ + c - ready_until) >= 0) {
+        ready_until = base_ + n_chunks_;
+        for (std::uint32_t p = readers.thread_rank(); p < v_.world_size() && good; p += readers.size()) {
+          std::uint64_t ready = 0;
+          good = await_chunk(c, p, ready);
+          ready_until = least(ready_until, ready);
+        }
+      }
       if (!readers.all(good)) return false;
       take(readers, c);
+      if ((c + 1) % batch != 0 && c + 1 != n_chunks_) continue;
       readers.sync();
       for (std::uint32_t p = readers.thread_rank(); p < v_.world_size(); p += readers.size()) {
         if (p != v_.rank) acknowledge(c, p);
@@ -146,27 +162,30 @@ class bulk_ring {
     return true;
   }
 
-  // Waits until the ring has room for chunk `c` as far as `reader` is concerned.
+  // Waits until the ring has room for chunk `c` as far as `reader` is concerned; `consumed` becomes the reader's count.
   PEERLESS_EXEC_CHECK_DISABLE
-  PEERLESS_HD bool await_room(std::uint32_t c, std::uint32_t reader) const {
+  PEERLESS_HD bool await_room(std::uint32_t c, std::uint32_t reader, std::uint64_t& consumed) const {
     patience waiting;
-    for (std::uint64_t seen = 0; !has_room(c, reader, seen);) {
-      if (!waiting.poll_again(m_, v_, f_, reader, base_ + c + 1 - v_.layout.sizes.bulk_depth, seen)) return false;
+    while (!has_room(c, reader, consumed)) {
+      if (!waiting.poll_again(m_, v_, f_, reader, base_ + c + 1 - v_.layout.sizes.bulk_depth, consumed)) return false;
     }
     return true;
   }
 
-  // Waits until chunk `c` of `peer` has arrived; checks the fingerprint with the first.
+  // Waits until chunk `c` of `peer` has arrived, and checks the fingerprint with the first; `ready` becomes its count.
   PEERLESS_EXEC_CHECK_DISABLE
-  PEERLESS_HD bool await_chunk(std::uint32_t c, std::uint32_t peer) const {
+  PEERLESS_HD bool await_chunk(std::uint32_t c, std::uint32_t peer, std::uint64_t& ready) const {
     patience waiting;
-    for (std::uint64_t seen = 0; !is_ready(c, peer, seen);) {
-      if (!waiting.poll_again(m_, v_, f_, peer, base_ + c + 1, seen)) return false;
+    while (!is_ready(c, peer, ready)) {
+      if (!waiting.poll_again(m_, v_, f_, peer, base_ + c + 1, ready)) return false;
     }
     return c != 0 || peer == v_.rank || is_same_call(peer);
   }
 
  private:
+  // The lesser of two counts near each other; counts may pass 2^63.
+  PEERLESS_HD static std::uint64_t least(std::uint64_t a, std::uint64_t b) { return static_cast<std::int64_t>(a - b) < 0 ? a : b; }
+
   PEERLESS_EXEC_CHECK_DISABLE
   PEERLESS_HD std::uint64_t first_chunk() const { return m_.load8(v_.protocols->chunks_sent + block_); }
 

@@ -46,6 +46,7 @@ PEERLESS_HD constexpr std::uint32_t verdict_about(std::uint64_t verdict) { retur
 
 // Sentinel slots per rank and protocol constants that belong together: see sentinel_one_shot.hpp for the argument.
 inline constexpr std::uint64_t sentinel_slots = 6;
+static_assert(sentinel_slots <= 8);
 // Flagged slots: finishing call k means that every peer has finished call k - 1.
 inline constexpr std::uint64_t flagged_slots = 2;
 // Most blocks of a launch, in every protocol.
@@ -81,7 +82,7 @@ struct protocol_state {
   // Of each protocol, indexed by protocol_id - 1; advanced by its calls only.
   alignas(line_bytes) std::uint64_t next_epoch[protocol_count];
   // Vectors written into each sentinel slot when it was last used, the header's included: what must be cleared.
-  alignas(line_bytes) std::uint32_t sentinel_extent[sentinel_slots];
+  alignas(line_bytes) std::uint32_t sentinel_extent[8];  // of which sentinel_slots are used
   // Chunks that each block has sent through its ring so far; the same on all ranks.
   alignas(line_bytes) std::uint64_t chunks_sent[max_blocks];
 };

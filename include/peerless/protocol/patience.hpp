@@ -32,7 +32,7 @@ PEERLESS_HD PEERLESS_NOINLINE std::uint64_t look_around(Memory m, const rank_vie
   const std::uint64_t ended = failed != 0 ? failed : m.load8_acquire(&other->host_verdict);
   const std::uint64_t now = m.now_ns();
   const std::uint64_t since = state != 0 ? state >> 1 : now;
-  // A peer that says that calls differ is believed after a look of our own, which can tell both calls.
+  // A peer that says that calls differ is believed only after looks of our own, which can tell both calls.
   if (now - since > call_line_after_ns || verdict_code(ended) == errc::call_mismatch) {
     const std::uint64_t upper = m.load8(other->call_line), lower = m.load8(other->call_line + 1);
     const std::uint64_t theirs = upper << 32 | (lower & 0xffffffffu);
@@ -43,6 +43,7 @@ PEERLESS_HD PEERLESS_NOINLINE std::uint64_t look_around(Memory m, const rank_vie
     }
   }
   bool closed = (state & 1u) != 0;
+  if (verdict_code(ended) == errc::call_mismatch && now - since <= call_line_after_ns) return since << 1;
   if (ended != 0) {
     // What an orderly closed peer sent before it closed is visible now: poll once more before giving up.
     if (verdict_code(ended) != errc::peer_closed || closed) {

@@ -26,6 +26,8 @@ template <element T, reduction Op, memory_policy Memory>
   requires(has_sentinel(dtype_of<T>))
 class sentinel_one_shot {
  public:
+  static constexpr std::uint32_t in_flight = 4;  // ranks whose vectors are loaded together
+
   PEERLESS_HD sentinel_one_shot(Memory m, const rank_view& v, const call_frame& f, const message<T>& msg)
       : m_(m), v_(v), f_(f), msg_(msg), slot_(f.epoch % sentinel_slots) {}
 
@@ -88,35 +90,60 @@ class sentinel_one_shot {
     m_.store16(data(v_.rank) + i, v);
   }
 
+  // The first vectors of a fold, as they were when they were loaded: of ranks 0 to 3.
+  struct first_look {
+    vec16 of[in_flight];
+  };
+
+  // Loads vector `i` of the lowest ranks, without waiting for the loads: what a thread does next runs beside them.
+  PEERLESS_EXEC_CHECK_DISABLE
+  PEERLESS_HD first_look look(std::uint64_t i, const vec16& own) const {
+    first_look first{};
+    load_ranks(0, i, own, first.of);
+    return first;
+  }
+
   // Polls vector `i` of every peer, folds it with the own contribution in rank order and stores the result.
   PEERLESS_EXEC_CHECK_DISABLE
-  PEERLESS_HD bool fold(std::uint64_t i, const vec16& own) const {
+  PEERLESS_HD bool fold(std::uint64_t i, const vec16& own, first_look theirs) const {
     vector_fold<T, Op> sum;
-    for (std::uint32_t first = 0; first < v_.world_size(); first += in_flight) {
-      vec16 theirs[in_flight] = {};
-PEERLESS_UNROLL
-      for (std::uint32_t j = 0; j < in_flight; ++j) {
-        const std::uint32_t r = first + j;
-        if (r < v_.world_size()) theirs[j] = r == v_.rank ? own : m_.load16(data(r) + i);
-      }
-PEERLESS_UNROLL
+    for (std::uint32_t first = 0;;) {
+      PEERLESS_UNROLL
       for (std::uint32_t j = 0; j < in_flight; ++j) {
         const std::uint32_t r = first + j;
         if (r >= v_.world_size()) break;
-        if (r != v_.rank && !has_arrived(theirs[j]) && !await_vector(r, data(r) + i, theirs[j])) return false;
-        sum.add(theirs[j]);
+        if (r != v_.rank && !has_arrived(theirs.of[j]) && !await_vector(r, data(r) + i, theirs.of[j])) return false;
+        sum.add(theirs.of[j]);
       }
+      first += in_flight;
+      if (first >= v_.world_size()) break;
+      load_ranks(first, i, own, theirs.of);
     }
     store_vector(msg_, i, sum.result());
     return true;
   }
 
+  // How much of each slot is in use. Loaded as a whole, so that a kernel can do so before it knows its epoch.
+  struct extents {
+    vec16 low, high;
+  };
+  PEERLESS_EXEC_CHECK_DISABLE
+  PEERLESS_HD static extents load_extents(Memory m, const rank_view& v) {
+    const auto* words = reinterpret_cast<const vec16*>(v.protocols->sentinel_extent);
+    return {m.load16(words), m.load16(words + 1)};
+  }
+
   // A group: overwrites the own slot of `sentinel_clear_distance` calls ago with sentinels, as far as it was written.
+  // `in_use` was loaded in this call.
   PEERLESS_EXEC_CHECK_DISABLE
   template <execution_group Group>
-  PEERLESS_HD void clear(Group g) const {
+  PEERLESS_HD void clear(Group g, const extents& in_use) const {
     const std::uint64_t old = (f_.epoch - sentinel_clear_distance) % sentinel_slots;
-    const std::uint32_t extent = m_.load4(v_.protocols->sentinel_extent + old);
+    std::uint32_t extent = in_use.low.word[0];
+    PEERLESS_UNROLL
+    for (std::uint32_t i = 1; i < sentinel_slots; ++i) {  // a choice of registers, not an indexed load
+      if (i == old) extent = i < 4 ? in_use.low.word[i % 4] : in_use.high.word[i % 4];
+    }
     vec16* slot = v_.sentinel_slot(old, v_.rank);
     constexpr vec16 nothing{{sentinel_word, sentinel_word, sentinel_word, sentinel_word}};
     for (std::uint32_t i = g.thread_rank(); i < extent; i += g.size()) m_.store16(i == 0 ? slot : slot + data_offset + i - 1, nothing);
@@ -133,10 +160,18 @@ PEERLESS_UNROLL
 
  private:
   static constexpr std::uint32_t data_offset = line_bytes / sizeof(vec16);  // vectors between a slot's header and its data
-  static constexpr std::uint32_t in_flight = 4;                            // peers whose vectors are loaded together
   static constexpr std::uint32_t canonical_word = sizeof(T) == 2 ? 0x7fff7fffu : 0x7fffffffu;
 
   PEERLESS_HD vec16* data(std::uint32_t r) const { return v_.sentinel_slot(slot_, r) + data_offset; }
+
+  PEERLESS_EXEC_CHECK_DISABLE
+  PEERLESS_HD void load_ranks(std::uint32_t first, std::uint64_t i, const vec16& own, vec16 (&theirs)[in_flight]) const {
+    PEERLESS_UNROLL
+    for (std::uint32_t j = 0; j < in_flight; ++j) {
+      const std::uint32_t r = first + j;
+      if (r < v_.world_size()) theirs[j] = r == v_.rank ? own : m_.load16(data(r) + i);
+    }
+  }
 
   PEERLESS_EXEC_CHECK_DISABLE
   PEERLESS_HD bool await_vector(std::uint32_t p, const vec16* from, vec16& v) const {

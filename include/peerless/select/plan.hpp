@@ -17,6 +17,7 @@ struct launch_shape {
   std::uint32_t blocks = 1;       // most blocks; small messages use fewer
   std::uint32_t threads = 1;      // data threads a block
   std::uint32_t chunk_bytes = 0;  // bulk only
+  bool clear_early = false;       // sentinel kernels only: clear the old slot while waiting, not after
   friend bool operator==(const launch_shape&, const launch_shape&) = default;
 };
 

@@ -69,9 +69,12 @@ bool run_sentinel(cpu_memory m, const rank_view& v, const call_frame& f, const m
         break;
       case duty_order::fold_data:
         call.note_reads();
-        for (std::uint64_t i = 0; i < vectors && good; ++i) good = call.fold(i, call.load(i));
+        for (std::uint64_t i = 0; i < vectors && good; ++i) {
+          const vec16 own = call.load(i);
+          good = call.fold(i, own, call.look(i, own));
+        }
         break;
-      case duty_order::clear_slot: call.clear(alone); break;
+      case duty_order::clear_slot: call.clear(alone, call.load_extents(m, v)); break;
     }
     if (!good) return false;
   }

@@ -60,7 +60,8 @@ class shm {
     const auto blocks = [&](std::uint32_t n) { return std::min(n, sizes.bulk_blocks); };
     const auto chunk = [&](std::uint32_t bytes) { return std::min(bytes, sizes.bulk_chunk_bytes); };
     selection_table rows{
-        {0, std::min<std::size_t>(256 << 10, sentinel), type_class::with_sentinel, name, protocol_id::sentinel, {64, 256, 0}, 0, source},
+        {0, std::min<std::size_t>(32 << 10, sentinel), type_class::with_sentinel, name, protocol_id::sentinel, {64, 256, 0, true}, 0, source},
+        {0, std::min<std::size_t>(384 << 10, sentinel), type_class::with_sentinel, name, protocol_id::sentinel, {64, 256, 0, false}, 0, source},
         {0, std::min<std::size_t>(64 << 10, flagged), type_class::any, name, protocol_id::flagged, {16, 512, 0}, 0, source},
         {0, 2 << 20, type_class::any, name, protocol_id::bulk, {blocks(32), 256, chunk(4 << 10)}, 0, source},
         {0, 8 << 20, type_class::any, name, protocol_id::bulk, {blocks(64), 256, chunk(4 << 10)}, 0, source},
@@ -70,7 +71,7 @@ class shm {
 
   const char* refuse(protocol_id protocol, const launch_shape& shape, std::size_t bytes, dtype type) const noexcept {
     if (protocol == protocol_id::sentinel && (shape.threads % 32 != 0 || shape.threads == 0 || shape.threads > sentinel_most_data_threads)) {
-      return "a sentinel block has a multiple of 32 threads, at most 512";
+      return "a sentinel block has a multiple of 32 threads, at most 384";
     }
     if (protocol == protocol_id::flagged && (shape.threads % 32 != 0 || shape.threads == 0 || shape.threads > 1024)) {
       return "a flagged block has a multiple of 32 threads, at most 1024";
@@ -94,7 +95,7 @@ class shm {
         break;
     }
     const std::uint64_t fingerprint = fingerprint_of({msg.n_elements, dtype_of<T>, Op::id, protocol});
-    call_arguments<T> arguments{staging_.view(), msg, fingerprint, shape.chunk_bytes};
+    call_arguments<T> arguments{staging_.view(), msg, fingerprint, shape.chunk_bytes, shape.clear_early};
     void* parameters[] = {&arguments};
     const detail::device_scope scope(device_);
     last_stream_ = stream;

@@ -15,6 +15,7 @@ struct call_arguments {
   message<T> msg;
   std::uint64_t fingerprint;
   std::uint32_t chunk_bytes;  // bulk only
+  bool clear_early;           // sentinel only
 };
 
 namespace detail {
@@ -44,7 +45,7 @@ struct data_threads {
 inline constexpr unsigned sentinel_duty_threads = 96;
 
 // Most data threads of a sentinel block; more would leave a thread too few registers.
-inline constexpr unsigned sentinel_most_data_threads = 512;
+inline constexpr unsigned sentinel_most_data_threads = 384;
 
 // Sentinel one-shot. Blocks of data_threads + sentinel_duty_threads threads.
 template <element T, reduction Op>
@@ -53,20 +54,28 @@ PEERLESS_HIDDEN __global__ void __launch_bounds__(sentinel_most_data_threads + s
   const bool is_data = threadIdx.x < n_data;
   const detail::data_threads all{blockIdx.x * n_data + threadIdx.x, gridDim.x * n_data};
   const std::uint64_t vectors = a.msg.n_vectors();
+  const cuda_memory m;
+  using exchange = sentinel_one_shot<T, Op, cuda_memory>;
+  // In flight while the block enters.
   vec16 own{};
-  if (is_data && all.rank < vectors) own = load_vector(a.msg, all.rank);  // in flight while the block enters
+  if (is_data && all.rank < vectors) own = load_vector(a.msg, all.rank);
+  const auto in_use = exchange::load_extents(m, a.view);
   call_frame f;
   if (!enter_call(a.view, a.fingerprint, f)) return;
-  const cuda_memory m;
-  const sentinel_one_shot<T, Op, cuda_memory> call(m, a.view, f, a.msg);
+  const exchange call(m, a.view, f, a.msg);
   if (is_data) {
-    bool good = true;
-    for (std::uint64_t i = all.rank; i < vectors && good; i += all.count) {
+    bool cleared = false;
+    for (std::uint64_t i = all.rank; i < vectors; i += all.count) {
       if (i != all.rank) own = call.load(i);
       call.post(i, own);
-      good = call.fold(i, own);
+      const auto first = call.look(i, own);
+      if (a.clear_early && !cleared) {
+        call.clear(all, in_use);
+        cleared = true;
+      }
+      if (!call.fold(i, own, first)) break;
     }
-    call.clear(all);
+    if (!cleared) call.clear(all, in_use);
   } else if (blockIdx.x == 0) {
     const unsigned duty = (threadIdx.x - n_data) / 32;
     const detail::warp_group warp;

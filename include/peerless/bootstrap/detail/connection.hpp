@@ -72,7 +72,8 @@ class connection {
     }
   }
 
-  // Receives what is there now, up to the end of the first whole frame.
+  // Receives what is there now, up to the end of the first whole frame. Ask next() before polling again: while a whole
+  // frame waits here, events() does not look for input.
   void pump_in() {
     while (!closed_ && !frame_complete()) {
       std::byte chunk[16384];

@@ -60,8 +60,8 @@ std::uint64_t run_all(const std::vector<workload>& all, ranks_as how) {
 }  // namespace
 
 TEST_CASE("a million calls among processes", "[torture]") {
-  CHECK(run_all({{2, 650'000, 1}, {3, 250'000, (std::uint64_t{1} << 32) - 20'000}, {4, 80'000, (std::uint64_t{1} << 63) - 7'000}, {8, 20'000, 1}},
-                ranks_as::processes) >= 1'000'000);
+  CHECK(run_all({{2, 900'000, 1}, {3, 350'000, (std::uint64_t{1} << 32) - 20'000}, {4, 120'000, (std::uint64_t{1} << 63) - 7'000}, {8, 30'000, 1}},
+                ranks_as::processes) >= 1'400'000);
 }
 
 TEST_CASE("calls among threads with their duties in random order", "[threads]") {

@@ -56,12 +56,26 @@ def randomises_too_much():
         return False
 
 
-def run_killer(name, include, folder, compiler):
+def precompile(names, folder, compiler):
+    """Compiles the standard headers once for each set of options: a third of the time that a killer takes to build."""
+    headers = sorted({f"#include <{header}>\n" for path in (TESTS / "protocol").iterdir() if path.suffix in (".hpp", ".cpp")
+                      for header in re.findall(r"#include <([^/>]+)>", path.read_text())})
+    for options in {KILLERS[name].options for name in names}:
+        prefix = prefix_of(options, folder)
+        prefix.write_text("".join(headers))
+        subprocess.run([compiler, "-std=c++20", *options, "-w", "-x", "c++-header", str(prefix), "-o", f"{prefix}.gch"], check=True)
+
+
+def prefix_of(options, folder):
+    return folder / ("standard" + "".join(options) + ".hpp")
+
+
+def run_killer(name, include, folder, prefixes, compiler):
     """None when the killer passes, else why it failed."""
     killer = KILLERS[name]
     program = folder / name
-    command = [compiler, "-std=c++20", *killer.options, "-w", "-I", str(include), "-I", str(TESTS),
-               str(TESTS / killer.source), "-o", str(program)]
+    command = [compiler, "-std=c++20", *killer.options, "-w", "-include", str(prefix_of(killer.options, prefixes)),
+               "-I", str(include), "-I", str(TESTS), str(TESTS / killer.source), "-o", str(program)]
     built = subprocess.run(command, capture_output=True, text=True)
     if built.returncode != 0:
         raise Failure(f"{name} does not build: {built.stderr[:1500]}")
@@ -79,7 +93,7 @@ def run_killer(name, include, folder, compiler):
     return lines[0].replace("FAILED: ", "") if lines else f"exit code {done.returncode}"
 
 
-def judge(mutant, headers, compiler):
+def judge(mutant, headers, prefixes, compiler):
     """(name of the killer or None, why, seconds)."""
     begin = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="peerless_mutant_") as temporary:
@@ -88,16 +102,16 @@ def judge(mutant, headers, compiler):
         shutil.copytree(headers, include)
         mutate(mutant, include)
         for name in mutant.killers:
-            why = run_killer(name, include, folder, compiler)
+            why = run_killer(name, include, folder, prefixes, compiler)
             if why is not None:
                 return name, why, time.monotonic() - begin
     return None, "", time.monotonic() - begin
 
 
-def check_unmutated(names, headers, jobs, compiler):
+def check_unmutated(names, headers, prefixes, jobs, compiler):
     def one(name):
         with tempfile.TemporaryDirectory(prefix="peerless_mutant_") as temporary:
-            return name, run_killer(name, headers, pathlib.Path(temporary), compiler)
+            return name, run_killer(name, headers, pathlib.Path(temporary), prefixes, compiler)
 
     with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
         for name, why in pool.map(one, names):
@@ -125,12 +139,19 @@ def main():
             print(f"{mutant.name} | {mutant.removes} | {', '.join(mutant.killers)}")
         return 0
 
+    with tempfile.TemporaryDirectory(prefix="peerless_mutants_") as prefixes:
+        return run(chosen, options, pathlib.Path(prefixes))
+
+
+def run(chosen, options, prefixes):
     begin = time.monotonic()
-    check_unmutated(sorted({name for mutant in chosen for name in mutant.killers}), options.include, options.jobs, options.compiler)
+    names = sorted({name for mutant in chosen for name in mutant.killers})
+    precompile(names, prefixes, options.compiler)
+    check_unmutated(names, options.include, prefixes, options.jobs, options.compiler)
     survivors, broken = [], []
     print("mutant | removes | killed by | seconds | as", flush=True)
     with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
-        futures = {pool.submit(judge, mutant, options.include, options.compiler): mutant for mutant in chosen}
+        futures = {pool.submit(judge, mutant, options.include, prefixes, options.compiler): mutant for mutant in chosen}
         for future in concurrent.futures.as_completed(futures):
             mutant = futures[future]
             try:

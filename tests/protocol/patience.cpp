@@ -107,9 +107,16 @@ void check_verdicts() {
   PEERLESS_CHECK(kernel.failed(errc::timeout, 0));
 
   scene about_me;  // what the peer says about this rank is, here, about the peer
-  about_me.controls[2].kernel_verdict = encode_verdict(errc::call_mismatch, 1);
+  about_me.controls[2].kernel_verdict = encode_verdict(errc::overlapped, 1);
   PEERLESS_CHECK(about_me.wait() <= 64);
-  PEERLESS_CHECK(about_me.failed(errc::call_mismatch, 2));
+  PEERLESS_CHECK(about_me.failed(errc::overlapped, 2));
+
+  scene differs;  // a peer that says that calls differ is believed after a while, in which this rank may see it for itself
+  differs.controls[2].kernel_verdict = encode_verdict(errc::call_mismatch, 0);
+  differs.script.ns_per_poll = 1000;
+  const std::uint64_t until_believed = differs.wait(20'000);
+  PEERLESS_CHECK(until_believed > 1000 && until_believed < 1300, until_believed);
+  PEERLESS_CHECK(differs.failed(errc::call_mismatch, 0));
 
   scene host;
   host.controls[2].host_verdict = encode_verdict(errc::aborted, 2);
@@ -150,6 +157,12 @@ void check_call_line() {
   PEERLESS_CHECK(polls > 1000 && polls < 1300, polls);  // a millisecond
   PEERLESS_CHECK(s.failed(errc::call_mismatch, 2));
   PEERLESS_CHECK(s.controls[1].failure.awaited == own_print && s.controls[1].failure.seen == other_print);
+
+  scene told;  // with the peer's word for it there is no need to wait
+  announce(told, scene::call, other_print);
+  told.controls[2].kernel_verdict = encode_verdict(errc::call_mismatch, 1);
+  PEERLESS_CHECK(told.wait() <= 64);
+  PEERLESS_CHECK(told.failed(errc::call_mismatch, 2) && told.controls[1].failure.seen == other_print);
 
   scene same, earlier, torn;
   announce(same, scene::call, own_print);

@@ -42,6 +42,7 @@ plan draw_plan(std::uint64_t seed, int forced_ending) {
   p.how = choices.once_in(3) ? endings[choices.below(5)] : ending::orderly;
   if (forced_ending >= 0) p.how = static_cast<ending>(forced_ending);
   p.world = p.how == ending::aborted ? 2 : static_cast<std::uint32_t>(2 + choices.below(2));
+  p.depth = choices.once_in(2) ? 2 : choices.once_in(2) ? 4 : 8;
   constexpr std::uint64_t starts[] = {1, (std::uint64_t{1} << 32) - 6, (std::uint64_t{1} << 31) - 5,
                                       (std::uint64_t{1} << 63) - 6, (std::uint64_t{1} << 62) - 4};
   p.first_epoch = starts[choices.below(5)];

@@ -42,6 +42,7 @@ struct planned_call {
 struct plan {
   std::uint64_t seed;
   std::uint32_t world;
+  std::uint32_t depth;  // of the rings: a power of two
   std::uint64_t first_epoch;
   std::vector<planned_call> calls;
   ending how;
@@ -55,14 +56,14 @@ struct plan {
 // Runs plans on one simulator, one after the other.
 class simulated_job {
  public:
-  static constexpr std::uint32_t most_ranks = 3;
-  static constexpr layout_sizes sizes_of(std::uint32_t world) {
-    return {.world_size = world, .bulk_blocks = 3, .bulk_depth = 2, .bulk_chunk_bytes = 64, .sentinel_slot_bytes = 256,
+  static constexpr std::uint32_t most_ranks = 3, most_depth = 8;
+  static constexpr layout_sizes sizes_of(std::uint32_t world, std::uint32_t depth) {
+    return {.world_size = world, .bulk_blocks = 3, .bulk_depth = depth, .bulk_chunk_bytes = 64, .sentinel_slot_bytes = 256,
             .flagged_slot_bytes = 384};
   }
 
   explicit simulated_job(simulator& s) : s_(&s) {
-    const std::size_t bytes = segment_offset + make_layout(sizes_of(most_ranks)).total_bytes;
+    const std::size_t bytes = segment_offset + make_layout(sizes_of(most_ranks, most_depth)).total_bytes;
     arena_.reset(static_cast<std::byte*>(std::aligned_alloc(4096, bytes)));
     arena_bytes_ = bytes;
     s.on_payload_load = [this](const vec16* from, std::size_t taken) { check_own_input(from, taken); };
@@ -71,7 +72,7 @@ class simulated_job {
   void run(const plan& what) {
     plan_ = &what;
     choices_ = random_choices(mix(what.seed) + 1);
-    layout_ = make_layout(sizes_of(what.world));
+    layout_ = make_layout(sizes_of(what.world, what.depth));
     std::memset(arena_.get(), 0, arena_bytes_);
     initialise_segment(arena_.get() + segment_offset, layout_, what.first_epoch);
     s_->memory.reset({arena_.get(), arena_bytes_}, what.world, mix(what.seed) + 2, what.weak);
@@ -299,7 +300,7 @@ class simulated_job {
     });
     for (unsigned t = 0; t < threads; ++t) {
       start(r, [&, t] {
-        call.clear(fiber_group(none, t, threads));
+        call.clear(fiber_group(none, t, threads), call.load_extents(simulated_memory(*s_), ranks_[r].view));
         return true;
       });
       start(r, [&, t] {
@@ -314,7 +315,8 @@ class simulated_job {
   static bool fold(const Call& call, const message<float>& msg, unsigned thread, unsigned threads) {
     call.note_reads();
     for (std::uint64_t i = thread; i < msg.n_vectors(); i += threads) {
-      if (!call.fold(i, call.load(i))) return false;
+      const vec16 own = call.load(i);
+      if (!call.fold(i, own, call.look(i, own))) return false;
     }
     return true;
   }

@@ -1,0 +1,29 @@
+// The shm communicator's promises about streams, graphs and the device.
+#include "shm_states.hpp"
+#include "support/catch.hpp"
+
+using namespace peerless::test;
+
+namespace {
+
+void run_everywhere(void (*scenario)(rank_context&, peerless::bootstrap_ref)) {
+  for (ranks_as how : {ranks_as::processes, ranks_as::threads}) {
+    INFO("among " << name_of(how));
+    CHECK(run_ranks(2, how, scenario).problems() == "");
+  }
+}
+
+}  // namespace
+
+TEST_CASE("a call enqueues and returns") { run_everywhere(enqueue_does_not_block); }
+
+// Among processes only: a global capture forbids what other threads may well do.
+TEST_CASE("the first call may be a captured one") {
+  CHECK(run_ranks(2, ranks_as::processes, first_call_is_captured).problems() == "");
+}
+
+TEST_CASE("graphs may outlive their communicator") { run_everywhere(replay_outlives_communicator); }
+
+TEST_CASE("calls that overlap on the device are told") { run_everywhere(overlapping_calls_are_told); }
+
+TEST_CASE("a communicator can be destroyed while its kernel waits") { run_everywhere(destroyed_while_waiting); }

@@ -47,6 +47,13 @@ inline communicator_options small_slots() {
   return options;
 }
 
+// The slots that users have, with a deadline that a test can wait for.
+inline communicator_options default_slots() {
+  communicator_options options;
+  options.deadline = std::chrono::seconds(60);
+  return options;
+}
+
 // What a case works with on one rank.
 class case_run {
  public:

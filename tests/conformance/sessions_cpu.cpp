@@ -54,6 +54,6 @@ TEST_CASE("sixteen ranks", "[processes]") {
 }
 
 TEST_CASE("messages of many megabytes with the default slots", "[processes]") {
-  require_all_pass({{.world = 2, .how = ranks_as::processes, .kind = large_session, .arena_bytes = std::size_t{44} << 20},
-                    {.world = 3, .how = ranks_as::threads, .kind = wide_session}});
+  require_all_pass({{.world = 2, .how = ranks_as::processes, .kind = large_session, .options = default_slots(), .arena_bytes = std::size_t{44} << 20},
+                    {.world = 3, .how = ranks_as::threads, .kind = wide_session, .options = default_slots()}});
 }

@@ -11,7 +11,7 @@ namespace {
 
 setting session(int world, ranks_as how, session_kind kind = full_session) {
   setting s{.world = world, .how = how, .kind = kind, .options = small_slots(), .effort = 1};
-  if (kind == large_session) s = {.world = world, .how = how, .kind = kind, .arena_bytes = std::size_t{44} << 20};
+  if (kind == large_session) s = {.world = world, .how = how, .kind = kind, .options = default_slots(), .arena_bytes = std::size_t{44} << 20};
   return s;
 }
 

@@ -59,14 +59,12 @@ class shm {
     const std::size_t sentinel = sizes.sentinel_slot_bytes, flagged = sizes.flagged_slot_bytes;
     const auto blocks = [&](std::uint32_t n) { return std::min(n, sizes.bulk_blocks); };
     const auto chunk = [&](std::uint32_t bytes) { return std::min(bytes, sizes.bulk_chunk_bytes); };
-    selection_table rows{
+    return {
         {0, std::min<std::size_t>(32 << 10, sentinel), type_class::with_sentinel, name, protocol_id::sentinel, {64, 256, 0, true}, 0, source},
-        {0, std::min<std::size_t>(384 << 10, sentinel), type_class::with_sentinel, name, protocol_id::sentinel, {64, 256, 0, false}, 0, source},
+        {0, std::min<std::size_t>(512 << 10, sentinel), type_class::with_sentinel, name, protocol_id::sentinel, {64, 256, 0, false}, 0, source},
         {0, std::min<std::size_t>(64 << 10, flagged), type_class::any, name, protocol_id::flagged, {16, 512, 0}, 0, source},
-        {0, 2 << 20, type_class::any, name, protocol_id::bulk, {blocks(32), 256, chunk(4 << 10)}, 0, source},
-        {0, 8 << 20, type_class::any, name, protocol_id::bulk, {blocks(64), 256, chunk(4 << 10)}, 0, source},
+        {0, 1 << 20, type_class::any, name, protocol_id::bulk, {blocks(64), 256, chunk(4 << 10)}, 0, source},
         {0, ~std::size_t{0}, type_class::any, name, protocol_id::bulk, {blocks(64), 256, chunk(8 << 10)}, 0, source}};
-    return rows;
   }
 
   const char* refuse(protocol_id protocol, const launch_shape& shape, std::size_t bytes, dtype type) const noexcept {

@@ -74,7 +74,7 @@ PEERLESS_HD PEERLESS_NOINLINE void fail_call(Memory m, const rank_view& v, call_
   m.store8(&record->awaited, awaited);
   m.store8(&record->seen, seen);
   m.store8_release(&record->ready, 1);
-  m.store8_release(&v.control(v.rank)->kernel_verdict, encode_verdict(code, about));
+  m.store8(&v.control(v.rank)->kernel_verdict, encode_verdict(code, about));  // complete in itself: needs no order
 }
 
 PEERLESS_END_NAMESPACE

@@ -22,13 +22,13 @@ template <memory_policy Memory>
 PEERLESS_HD PEERLESS_NOINLINE std::uint64_t look_around(Memory m, const rank_view& v, call_frame f, std::uint32_t peer,
                                                         std::uint64_t awaited, std::uint64_t seen, std::uint64_t state) {
   if (is_poisoned(m, v)) return 0;  // another thread of this rank has failed
-  const std::uint64_t own = m.load8_acquire(&v.control(v.rank)->host_verdict);
+  const std::uint64_t own = m.load8(&v.control(v.rank)->host_verdict);
   if (own != 0) {
     fail_call(m, v, f, verdict_code(own), verdict_about(own), 0, 0);
     return 0;
   }
   const control_block* other = v.control(peer);
-  const std::uint64_t failed = m.load8_acquire(&other->kernel_verdict);
+  const std::uint64_t failed = m.load8(&other->kernel_verdict);
   const std::uint64_t ended = failed != 0 ? failed : m.load8_acquire(&other->host_verdict);
   const std::uint64_t now = m.now_ns();
   const std::uint64_t since = state != 0 ? state >> 1 : now;

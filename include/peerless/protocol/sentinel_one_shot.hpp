@@ -138,7 +138,7 @@ class sentinel_one_shot {
   PEERLESS_EXEC_CHECK_DISABLE
   template <execution_group Group>
   PEERLESS_HD void clear(Group g, const extents& in_use) const {
-    const std::uint64_t old = (f_.epoch - sentinel_clear_distance) % sentinel_slots;
+    const std::uint64_t old = (f_.epoch + sentinel_slots - sentinel_clear_distance) % sentinel_slots;
     std::uint32_t extent = in_use.low.word[0];
     PEERLESS_UNROLL
     for (std::uint32_t i = 1; i < sentinel_slots; ++i) {  // a choice of registers, not an indexed load

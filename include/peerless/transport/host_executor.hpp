@@ -1,6 +1,7 @@
 // Runs the protocols on one CPU thread a rank: what a kernel does in warps and blocks, one thread takes in turn.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 
@@ -30,16 +31,17 @@ class duty_order {
       random = random * 0x94d049bb133111ebull + 0x2545f4914f6cdd1dull;
       std::swap(duties_[left - 1], duties_[(random >> 33) % left]);
     }
-    int at = 0;
-    std::array<int, 4> places{};
-    for (int i = 0; i < n_duties; ++i) {
-      if (duties_[static_cast<std::size_t>(i)] <= fold_data) places[static_cast<std::size_t>(at++)] = i;
+    // Posts and waits take the places of the four in the draw, posts first; each pair keeps its own order.
+    std::array<duty, 4> drawn{};
+    std::size_t at = 0;
+    for (const duty d : duties_) {
+      if (d <= fold_data) drawn[at++] = d;
     }
-    const bool swapped = duties_[static_cast<std::size_t>(places[0])] % 2 != 0;  // keeps a draw between the two of a pair
-    duties_[static_cast<std::size_t>(places[0])] = swapped ? post_data : post_header;
-    duties_[static_cast<std::size_t>(places[1])] = swapped ? post_header : post_data;
-    duties_[static_cast<std::size_t>(places[2])] = swapped ? fold_data : await_headers;
-    duties_[static_cast<std::size_t>(places[3])] = swapped ? await_headers : fold_data;
+    std::stable_partition(drawn.begin(), drawn.end(), [](duty d) { return d <= post_data; });
+    at = 0;
+    for (duty& d : duties_) {
+      if (d <= fold_data) d = drawn[at++];
+    }
   }
 
   auto begin() const { return duties_.begin(); }

@@ -30,13 +30,16 @@ class communicator {
 
   // Collective; blocks at most options.setup_deadline. Brings up the first transport of the order that comes up on all
   // ranks; why others did not is in describe(). The bootstrap is not needed after. Throws the same error on every rank:
-  // errc::rendezvous_timeout, rendezvous_mismatch, peer_died, invalid_argument (an option), or the last transport's own.
+  // errc::rendezvous_timeout, rendezvous_mismatch, peer_died, invalid_argument (an option), or the last transport's
+  // own.
   explicit communicator(bootstrap_ref boot, const communicator_options& options = {})
       : session_(boot, options), deadline_(options.deadline) {
     require_known(boot, options);
     std::optional<error> last;
     for (const std::string_view wanted : order(options)) {
-      std::apply([&](auto&... slot) { ((wanted == name_of_slot(slot) ? bring_up(slot, boot, options, last) : void()), ...); }, transports_);
+      std::apply(
+          [&](auto&... slot) { ((wanted == name_of_slot(slot) ? bring_up(slot, boot, options, last) : void()), ...); },
+          transports_);
       if (!table_.empty()) break;
     }
     if (table_.empty()) throw *last;
@@ -46,9 +49,9 @@ class communicator {
   communicator(const communicator&) = delete;
   communicator& operator=(const communicator&) = delete;
 
-  // Waits for calls that are under way, at most 5 s (or the deadline of calls), then ends what still waits, tells the peers
-  // and frees everything; bounded in every state, never throws. Graphs that captured calls may outlive the communicator:
-  // their later replays do nothing. In a forked child only the child's own copies are freed.
+  // Waits for calls that are under way, at most 5 s (or the deadline of calls), then ends what still waits, tells the
+  // peers and frees everything; bounded in every state, never throws. Graphs that captured calls may outlive the
+  // communicator: their later replays do nothing. In a forked child only the child's own copies are freed.
   ~communicator() {
     if (session_.is_forked_child()) return;
     const auto limit = deadline::after(std::min(deadline_, std::chrono::milliseconds(5000)));
@@ -59,13 +62,13 @@ class communicator {
   int rank() const noexcept { return session_.rank(); }
   int world_size() const noexcept { return session_.world_size(); }
 
-  // out[i] = the reduction of in[i] over all ranks, with the same bits on every rank: see vector_fold for the rule. Both
-  // arrays have n_elements elements in memory of the communicator's space; `out` is `in` or does not overlap it; any
-  // alignment that T allows. Collective and ordered by `stream`: enqueues and returns, no allocation, no synchronisation,
-  // capturable from the first call on. (A host_stream executes at once: the call blocks until it has ended, and throws
-  // what a peer did to it.) Throws, with no effect on later calls, errc::invalid_argument (null with n_elements > 0,
-  // misaligned, partial overlap, too many elements), invalid_usage (another thread is in a call), forked; and the failure
-  // of an earlier call, which has ended the communicator.
+  // out[i] = the reduction of in[i] over all ranks, with the same bits on every rank: see vector_fold for the rule.
+  // Both arrays have n_elements elements in memory of the communicator's space; `out` is `in` or does not overlap it;
+  // any alignment that T allows. Collective and ordered by `stream`: enqueues and returns, no allocation, no
+  // synchronisation, capturable from the first call on. (A host_stream executes at once: the call blocks until it has
+  // ended, and throws what a peer did to it.) Throws, with no effect on later calls, errc::invalid_argument (null with
+  // n_elements > 0, misaligned, partial overlap, too many elements), invalid_usage (another thread is in a call),
+  // forked; and the failure of an earlier call, which has ended the communicator.
   template <element T, reduction Op>
     requires(all_reduces<First, T, Op> || (all_reduces<Rest, T, Op> || ...))
   void all_reduce(const T* in, T* out, std::uint64_t n_elements, Op, stream_type stream) {
@@ -80,7 +83,8 @@ class communicator {
   template <element T, reduction Op>
   void all_reduce(std::span<const T> in, std::span<T> out, Op operation, stream_type stream) {
     if (in.size() != out.size()) {
-      throw error(errc::invalid_argument, "in has " + std::to_string(in.size()) + " elements, out has " + std::to_string(out.size()));
+      throw error(errc::invalid_argument,
+                  "in has " + std::to_string(in.size()) + " elements, out has " + std::to_string(out.size()));
     }
     all_reduce(in.data(), out.data(), in.size(), operation, stream);
   }
@@ -91,15 +95,16 @@ class communicator {
     all_reduce(static_cast<const T*>(data.data()), data.data(), data.size(), operation, stream);
   }
 
-  // As all_reduce, with the transport, protocol and shape of `choice`, which is the same on all ranks: for tuners, tests and
-  // benchmarks. Throws errc::unsupported, with no effect, when it cannot serve the call.
+  // As all_reduce, with the transport, protocol and shape of `choice`, which is the same on all ranks: for tuners,
+  // tests and benchmarks. Throws errc::unsupported, with no effect, when it cannot serve the call.
   template <element T, reduction Op>
-  void all_reduce_as(const peerless::plan& choice, const T* in, T* out, std::uint64_t n_elements, Op, stream_type stream) {
+  void all_reduce_as(const peerless::plan& choice, const T* in, T* out, std::uint64_t n_elements, Op,
+                     stream_type stream) {
     const entry_guard guard(busy_);
     require_callable(in, out, n_elements);
     if (const char* reason = refusal(choice, n_elements * sizeof(T), dtype_of<T>)) {
-      throw error(errc::unsupported, std::string(choice.transport) + " " + std::string(name_of(choice.protocol)) + " cannot take " +
-                                         text(n_elements, dtype_of<T>) + ": " + reason);
+      throw error(errc::unsupported, std::string(choice.transport) + " " + std::string(name_of(choice.protocol)) +
+                                         " cannot take " + text(n_elements, dtype_of<T>) + ": " + reason);
     }
     dispatch<Op>(choice.transport, choice.protocol, choice.shape, message<T>{in, out, n_elements}, stream);
   }
@@ -108,7 +113,9 @@ class communicator {
   // errc::unsupported when nothing can.
   peerless::plan plan(std::size_t bytes, dtype type) const {
     const table_row* row = find_row(table_, bytes, type);
-    if (row == nullptr) throw error(errc::unsupported, "no transport takes " + std::to_string(bytes) + " bytes of " + std::string(name_of(type)));
+    if (row == nullptr)
+      throw error(errc::unsupported,
+                  "no transport takes " + std::to_string(bytes) + " bytes of " + std::string(name_of(type)));
     std::string reason = measured_ ? "measured on this box: " : "first transport that came up; ";
     reason += std::string(row->source);
     if (!notes_.empty()) reason += "; " + notes_;
@@ -119,10 +126,12 @@ class communicator {
   const selection_table& table() const noexcept { return table_; }
 
   // Replaces the table, by rows that were measured on this box. Collective in effect: every rank gives the same rows,
-  // between the same calls. Throws errc::unsupported, and keeps the old table, when a row names no transport that is up.
+  // between the same calls. Throws errc::unsupported, and keeps the old table, when a row names no transport that is
+  // up.
   void load_table(selection_table rows) {
     for (const table_row& row : rows) {
-      if (!is_up(row.transport)) throw error(errc::unsupported, "the table names " + std::string(row.transport) + ", which is not up");
+      if (!is_up(row.transport))
+        throw error(errc::unsupported, "the table names " + std::string(row.transport) + ", which is not up");
     }
     table_ = std::move(rows);
     measured_ = true;
@@ -137,18 +146,21 @@ class communicator {
   void synchronize(stream_type stream) {
     session_.check();
     const auto limit = deadline::after(deadline_ + std::chrono::seconds(2));
-    const bool ended = std::apply([&](auto&... slot) { return ((!slot || slot->synchronize(stream, limit)) && ...); }, transports_);
+    const bool ended =
+        std::apply([&](auto&... slot) { return ((!slot || slot->synchronize(stream, limit)) && ...); }, transports_);
     session_.check();
     if (!ended) throw error(errc::timeout, "the stream did not come to an end within the deadline", rank());
   }
 
-  // Ends the communicator on all ranks: calls that wait return, later ones throw errc::aborted. Any thread; never blocks.
+  // Ends the communicator on all ranks: calls that wait return, later ones throw errc::aborted. Any thread; never
+  // blocks.
   void abort() noexcept { session_.end(errc::aborted, rank()); }
 
   // One line: rank, world, what was chosen and why, what did not come up.
   std::string describe() const {
     std::string line = "rank " + std::to_string(rank()) + " of " + std::to_string(world_size()) + ": ";
-    std::apply([&](auto&... slot) { ((slot ? void(line += std::string(name_of_slot(slot)) + " ") : void()), ...); }, transports_);
+    std::apply([&](auto&... slot) { ((slot ? void(line += std::string(name_of_slot(slot)) + " ") : void()), ...); },
+               transports_);
     line += measured_ ? "by a measured table" : "as the first transport that came up on all ranks";
     if (!notes_.empty()) line += "; " + notes_;
     return line;
@@ -174,18 +186,22 @@ class communicator {
       for (const auto& wanted : order(options)) {
         bool known = false;
         for (const auto name : names()) known = known || name == wanted;
-        if (!known) throw error(errc::invalid_argument, "no transport is called \"" + std::string(wanted) + "\"; this communicator has " + legal);
+        if (!known)
+          throw error(errc::invalid_argument,
+                      "no transport is called \"" + std::string(wanted) + "\"; this communicator has " + legal);
       }
     });
   }
 
   template <class X>
-  void bring_up(std::optional<X>& slot, bootstrap_ref boot, const communicator_options& options, std::optional<error>& last) {
+  void bring_up(std::optional<X>& slot, bootstrap_ref boot, const communicator_options& options,
+                std::optional<error>& last) {
     try {
       slot.emplace(boot, std::as_const(session_), options);
       table_ = slot->seed_table();
     } catch (const error& e) {
-      if (e.code() == errc::peer_died || e.code() == errc::rendezvous_timeout) throw;  // the group is broken, not the transport
+      if (e.code() == errc::peer_died || e.code() == errc::rendezvous_timeout)
+        throw;  // the group is broken, not the transport
       notes_ += (notes_.empty() ? "" : "; ") + std::string(X::name) + " did not come up: " + e.message();
       last = e;
     }
@@ -197,14 +213,20 @@ class communicator {
 
   const char* refusal(const peerless::plan& choice, std::size_t bytes, dtype type) const {
     const char* reason = "this transport is not up";
-    std::apply([&](const auto&... slot) {
-      ((slot && choice.transport == name_of_slot(slot) ? void(reason = slot->refuse(choice.protocol, choice.shape, bytes, type)) : void()), ...);
-    }, transports_);
+    std::apply(
+        [&](const auto&... slot) {
+          ((slot && choice.transport == name_of_slot(slot)
+                ? void(reason = slot->refuse(choice.protocol, choice.shape, bytes, type))
+                : void()),
+           ...);
+        },
+        transports_);
     return reason;
   }
 
   template <class Op, class T>
-  void dispatch(std::string_view name, protocol_id protocol, const launch_shape& shape, const message<T>& msg, stream_type stream) {
+  void dispatch(std::string_view name, protocol_id protocol, const launch_shape& shape, const message<T>& msg,
+                stream_type stream) {
     const auto run = [&]<class X>(std::optional<X>& slot) {
       if constexpr (all_reduces<X, T, Op>) {
         if (!slot || name != X::name) return;
@@ -219,20 +241,27 @@ class communicator {
   void require_callable(const T* in, const T* out, std::uint64_t n_elements) const {
     session_.check();
     const auto from = reinterpret_cast<std::uintptr_t>(in), to = reinterpret_cast<std::uintptr_t>(out);
-    if (n_elements > max_elements / sizeof(T)) throw error(errc::invalid_argument, std::to_string(n_elements) + " elements are more than a call can take");
-    if (n_elements > 0 && (in == nullptr || out == nullptr)) throw error(errc::invalid_argument, "null pointer with " + std::to_string(n_elements) + " elements");
-    if (from % alignof(T) != 0 || to % alignof(T) != 0) throw error(errc::invalid_argument, "a pointer is not aligned for " + std::string(name_of(dtype_of<T>)));
+    if (n_elements > max_elements / sizeof(T))
+      throw error(errc::invalid_argument, std::to_string(n_elements) + " elements are more than a call can take");
+    if (n_elements > 0 && (in == nullptr || out == nullptr))
+      throw error(errc::invalid_argument, "null pointer with " + std::to_string(n_elements) + " elements");
+    if (from % alignof(T) != 0 || to % alignof(T) != 0)
+      throw error(errc::invalid_argument, "a pointer is not aligned for " + std::string(name_of(dtype_of<T>)));
     const std::uint64_t bytes = n_elements * sizeof(T);
-    if (from != to && from < to + bytes && to < from + bytes) throw error(errc::invalid_argument, "in and out overlap in part");
+    if (from != to && from < to + bytes && to < from + bytes)
+      throw error(errc::invalid_argument, "in and out overlap in part");
   }
 
-  static std::string text(std::uint64_t n_elements, dtype type) { return std::to_string(n_elements) + " x " + std::string(name_of(type)); }
+  static std::string text(std::uint64_t n_elements, dtype type) {
+    return std::to_string(n_elements) + " x " + std::string(name_of(type));
+  }
 
   // Two threads in one communicator are told, not raced.
   class entry_guard {
    public:
     explicit entry_guard(std::atomic<bool>& busy) : busy_(busy) {
-      if (busy_.exchange(true, std::memory_order_acquire)) throw error(errc::invalid_usage, "two threads are in calls of one communicator");
+      if (busy_.exchange(true, std::memory_order_acquire))
+        throw error(errc::invalid_usage, "two threads are in calls of one communicator");
     }
     ~entry_guard() { busy_.store(false, std::memory_order_release); }
     entry_guard(const entry_guard&) = delete;

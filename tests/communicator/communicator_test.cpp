@@ -54,7 +54,8 @@ static_assert(peerless::transport<second_host>);
 class absent : public host {
  public:
   static constexpr std::string_view name = "absent";
-  absent(peerless::bootstrap_ref boot, const peerless::session<peerless::host_space>& group, const communicator_options& options)
+  absent(peerless::bootstrap_ref boot, const peerless::session<peerless::host_space>& group,
+         const communicator_options& options)
       : host(without_bus(boot, options), group, options) {}
 
  private:
@@ -100,7 +101,8 @@ void must_throw(rank_context& context, errc code, const std::string& what, Step&
     context.fail(what, "threw nothing");
   } catch (const peerless::error& e) {
     context.require(e.code() == code, what, e.what());
-    context.require(std::string(e.what()).find(part) != std::string::npos, what, "does not say \"" + part + "\": " + e.what());
+    context.require(std::string(e.what()).find(part) != std::string::npos, what,
+                    "does not say \"" + part + "\": " + e.what());
   }
 }
 
@@ -121,12 +123,17 @@ TEST_CASE("a plan tells transport, protocol and reason, alike on every rank") {
       dtype type;
       protocol_id protocol;
     };
-    for (auto const& want : {expected{0, dtype::bf16, protocol_id::sentinel}, {4096, dtype::f32, protocol_id::sentinel},
-                             {4100, dtype::f32, protocol_id::flagged}, {64, dtype::f64, protocol_id::flagged},
-                             {4, dtype::i32, protocol_id::flagged}, {8192, dtype::u32, protocol_id::flagged},
-                             {8196, dtype::f32, protocol_id::bulk}, {std::size_t{1} << 33, dtype::f16, protocol_id::bulk}}) {
+    for (auto const& want : {expected{0, dtype::bf16, protocol_id::sentinel},
+                             {4096, dtype::f32, protocol_id::sentinel},
+                             {4100, dtype::f32, protocol_id::flagged},
+                             {64, dtype::f64, protocol_id::flagged},
+                             {4, dtype::i32, protocol_id::flagged},
+                             {8192, dtype::u32, protocol_id::flagged},
+                             {8196, dtype::f32, protocol_id::bulk},
+                             {std::size_t{1} << 33, dtype::f16, protocol_id::bulk}}) {
       auto const plan = c.plan(want.bytes, want.type);
-      std::string const what = "plan for " + std::to_string(want.bytes) + " bytes of " + std::string(peerless::name_of(want.type));
+      std::string const what =
+          "plan for " + std::to_string(want.bytes) + " bytes of " + std::string(peerless::name_of(want.type));
       context.require(plan.transport == "host", what, plan.transport);
       context.require(plan.protocol == want.protocol, what, peerless::name_of(plan.protocol));
       context.require(plan.shape.blocks >= 1 && plan.shape.threads >= 1, what, "has no shape");
@@ -137,7 +144,8 @@ TEST_CASE("a plan tells transport, protocol and reason, alike on every rank") {
       }
     }
     std::string const line = c.describe();
-    context.require(line.find("rank " + std::to_string(context.rank()) + " of 3") != std::string::npos && line.find("host") != std::string::npos,
+    context.require(line.find("rank " + std::to_string(context.rank()) + " of 3") != std::string::npos &&
+                        line.find("host") != std::string::npos,
                     "describe()", line);
     context.require(line.find('\n') == std::string::npos, "describe()", "is more than a line");
     context.require(c.rank() == context.rank() && c.world_size() == 3, "rank() and world_size()", "are wrong");
@@ -150,30 +158,38 @@ TEST_CASE("transports are tried in order, and what did not come up is told") {
     auto options = small();
     {
       two c(group, options);
-      context.require(c.plan(4, dtype::f32).transport == "host" && sum_is_right(c, 1), "the first of the template's order", c.describe());
+      context.require(c.plan(4, dtype::f32).transport == "host" && sum_is_right(c, 1),
+                      "the first of the template's order", c.describe());
     }
     options.order = {"second", "host"};
     {
       two c(group, options);
-      context.require(c.plan(4, dtype::f32).transport == "second" && sum_is_right(c, 2), "the first of the caller's order", c.describe());
+      context.require(c.plan(4, dtype::f32).transport == "second" && sum_is_right(c, 2),
+                      "the first of the caller's order", c.describe());
     }
     options.order = {"second"};
     {
       two c(group, options);
-      context.require(c.plan(4, dtype::f32).transport == "second" && sum_is_right(c, 2), "the only one of the caller's order", c.describe());
+      context.require(c.plan(4, dtype::f32).transport == "second" && sum_is_right(c, 2),
+                      "the only one of the caller's order", c.describe());
     }
     options.order = {};
     {
       peerless::communicator<absent, host> c(group, options);
-      context.require(c.plan(4, dtype::f32).transport == "host" && sum_is_right(c, 3), "the second, when the first is absent", c.describe());
+      context.require(c.plan(4, dtype::f32).transport == "host" && sum_is_right(c, 3),
+                      "the second, when the first is absent", c.describe());
       for (auto const& text : {c.describe(), c.plan(4, dtype::f32).reason}) {
-        context.require(text.find("absent did not come up") != std::string::npos && text.find("there is no bus for it") != std::string::npos,
+        context.require(text.find("absent did not come up") != std::string::npos &&
+                            text.find("there is no bus for it") != std::string::npos,
                         "the reason", text);
       }
     }
-    must_throw(context, errc::unsupported, "no transport at all", [&] { peerless::communicator<absent> c(group, options); }, "there is no bus for it");
+    must_throw(
+        context, errc::unsupported, "no transport at all", [&] { peerless::communicator<absent> c(group, options); },
+        "there is no bus for it");
     options.order = {"absent"};
-    must_throw(context, errc::unsupported, "an order of absent transports", [&] { peerless::communicator<absent, host> c(group, options); });
+    must_throw(context, errc::unsupported, "an order of absent transports",
+               [&] { peerless::communicator<absent, host> c(group, options); });
     peerless::communicator<host> c(group, small());
     context.require(sum_is_right(c, 4), "after refusals", "wrong sum");
   });
@@ -192,21 +208,37 @@ TEST_CASE("a refused call has no effect: the next one works") {
       context.require(sum_is_right(c, ++salt), what, "the next sum is wrong");
     };
     float* const p = data.data();
-    refused(errc::invalid_argument, "partial overlap, out behind in", [&] { c.all_reduce(p, p + 1, 8, op::sum{}, host_stream{}); }, "overlap");
-    refused(errc::invalid_argument, "partial overlap, out before in", [&] { c.all_reduce(p + 7, p, 8, op::sum{}, host_stream{}); }, "overlap");
-    refused(errc::invalid_argument, "null in", [&] { c.all_reduce(static_cast<const float*>(nullptr), p, 1, op::sum{}, host_stream{}); }, "null");
-    refused(errc::invalid_argument, "null out", [&] { c.all_reduce(p, static_cast<float*>(nullptr), 1, op::sum{}, host_stream{}); }, "null");
-    refused(errc::invalid_argument, "both null", [&] {
-      c.all_reduce(static_cast<const float*>(nullptr), static_cast<float*>(nullptr), 9, op::sum{}, host_stream{});
-    }, "null");
-    refused(errc::invalid_argument, "too many elements", [&] { c.all_reduce(p, p, std::numeric_limits<std::uint64_t>::max(), op::sum{}, host_stream{}); });
-    refused(errc::invalid_argument, "a misaligned pointer", [&] {
-      auto* odd = reinterpret_cast<float*>(reinterpret_cast<char*>(p) + 2);
-      c.all_reduce(odd, odd, 1, op::sum{}, host_stream{});
-    }, "aligned");
-    refused(errc::invalid_argument, "spans of different lengths", [&] {
-      c.all_reduce(std::span<const float>(p, 4), std::span<float>(p + 32, 5), op::sum{}, host_stream{});
-    }, "4");
+    refused(
+        errc::invalid_argument, "partial overlap, out behind in",
+        [&] { c.all_reduce(p, p + 1, 8, op::sum{}, host_stream{}); }, "overlap");
+    refused(
+        errc::invalid_argument, "partial overlap, out before in",
+        [&] { c.all_reduce(p + 7, p, 8, op::sum{}, host_stream{}); }, "overlap");
+    refused(
+        errc::invalid_argument, "null in",
+        [&] { c.all_reduce(static_cast<const float*>(nullptr), p, 1, op::sum{}, host_stream{}); }, "null");
+    refused(
+        errc::invalid_argument, "null out",
+        [&] { c.all_reduce(p, static_cast<float*>(nullptr), 1, op::sum{}, host_stream{}); }, "null");
+    refused(
+        errc::invalid_argument, "both null",
+        [&] {
+          c.all_reduce(static_cast<const float*>(nullptr), static_cast<float*>(nullptr), 9, op::sum{}, host_stream{});
+        },
+        "null");
+    refused(errc::invalid_argument, "too many elements",
+            [&] { c.all_reduce(p, p, std::numeric_limits<std::uint64_t>::max(), op::sum{}, host_stream{}); });
+    refused(
+        errc::invalid_argument, "a misaligned pointer",
+        [&] {
+          auto* odd = reinterpret_cast<float*>(reinterpret_cast<char*>(p) + 2);
+          c.all_reduce(odd, odd, 1, op::sum{}, host_stream{});
+        },
+        "aligned");
+    refused(
+        errc::invalid_argument, "spans of different lengths",
+        [&] { c.all_reduce(std::span<const float>(p, 4), std::span<float>(p + 32, 5), op::sum{}, host_stream{}); },
+        "4");
 
     auto plan = c.plan(64, dtype::f32);
     auto const refuse_plan = [&](const std::string& what, auto&& change, auto* values, std::uint64_t n) {
@@ -220,17 +252,25 @@ TEST_CASE("a refused call has no effect: the next one works") {
     refuse_plan("too many blocks", [](auto& x) { x.shape.blocks = 65; }, p, 2);
     refuse_plan("more blocks than rings", [](auto& x) { x.protocol = protocol_id::bulk, x.shape = {3, 1, 512}; }, p, 2);
     refuse_plan("no chunk", [](auto& x) { x.protocol = protocol_id::bulk, x.shape.chunk_bytes = 0; }, p, 2);
-    refuse_plan("a chunk that is no multiple of 16", [](auto& x) { x.protocol = protocol_id::bulk, x.shape.chunk_bytes = 24; }, p, 2);
-    refuse_plan("a chunk larger than the ring's", [](auto& x) { x.protocol = protocol_id::bulk, x.shape.chunk_bytes = 1024; }, p, 2);
+    refuse_plan(
+        "a chunk that is no multiple of 16", [](auto& x) { x.protocol = protocol_id::bulk, x.shape.chunk_bytes = 24; },
+        p, 2);
+    refuse_plan(
+        "a chunk larger than the ring's", [](auto& x) { x.protocol = protocol_id::bulk, x.shape.chunk_bytes = 1024; },
+        p, 2);
     std::vector<float> large(2049);
-    refuse_plan("a message larger than a sentinel slot", [](auto& x) { x.protocol = protocol_id::sentinel; }, large.data(), 1025);
-    refuse_plan("a message larger than a flagged slot", [](auto& x) { x.protocol = protocol_id::flagged; }, large.data(), 2049);
+    refuse_plan(
+        "a message larger than a sentinel slot", [](auto& x) { x.protocol = protocol_id::sentinel; }, large.data(),
+        1025);
+    refuse_plan(
+        "a message larger than a flagged slot", [](auto& x) { x.protocol = protocol_id::flagged; }, large.data(), 2049);
 
     // What is no error: no elements, whatever the pointers; buffers that touch.
     c.all_reduce(static_cast<const float*>(nullptr), static_cast<float*>(nullptr), 0, op::sum{}, host_stream{});
     for (std::size_t i = 0; i < data.size(); ++i) data[i] = static_cast<float>(i);
     c.all_reduce(p, p + 8, 8, op::max{}, host_stream{});
-    context.require(data[8] == 0 && data[15] == 7 && data[16] == 16 && data[7] == 7, "buffers that touch", "wrong result");
+    context.require(data[8] == 0 && data[15] == 7 && data[16] == 16 && data[7] == 7, "buffers that touch",
+                    "wrong result");
     c.all_reduce(std::span<float>(p, 4), op::sum{}, host_stream{});
     context.require(data[3] == 6 && data[4] == 4, "the in-place form", "wrong result");
     c.check();
@@ -244,12 +284,16 @@ TEST_CASE("a table can be loaded in place of the seed") {
     context.require(!rows.empty() && rows[0].source.size() > 0, "the seed table", "has no source");
     auto foreign = rows;
     foreign[0].transport = "second";
-    must_throw(context, errc::unsupported, "a table that names a transport that is not up", [&] { c.load_table(foreign); }, "second");
-    context.require(c.plan(4, dtype::f32).protocol == protocol_id::sentinel && sum_is_right(c, 1), "after a refused table", c.plan(4, dtype::f32).reason);
+    must_throw(
+        context, errc::unsupported, "a table that names a transport that is not up", [&] { c.load_table(foreign); },
+        "second");
+    context.require(c.plan(4, dtype::f32).protocol == protocol_id::sentinel && sum_is_right(c, 1),
+                    "after a refused table", c.plan(4, dtype::f32).reason);
     std::erase_if(rows, [](auto const& row) { return row.protocol == protocol_id::sentinel; });
     c.load_table(rows);
     auto const plan = c.plan(4, dtype::f32);
-    context.require(plan.protocol == protocol_id::flagged && plan.reason.find("measured") != std::string::npos, "after a loaded table", plan.reason);
+    context.require(plan.protocol == protocol_id::flagged && plan.reason.find("measured") != std::string::npos,
+                    "after a loaded table", plan.reason);
     context.require(sum_is_right(c, 2), "after a loaded table", "wrong sum");
     c.load_table({});
     must_throw(context, errc::unsupported, "plan() of an empty table", [&] { c.plan(4, dtype::f32); });
@@ -262,7 +306,8 @@ TEST_CASE("a table can be loaded in place of the seed") {
 TEST_CASE("a world of one reduces to itself") {
   run_both_ways(1, [](rank_context& context, peerless::bootstrap_ref group) {
     peerless::communicator<host> c(group, small());
-    for (std::size_t n : {1, 1000, 1500, 50000}) context.require(sum_is_right(c, 3, n), "a sum of one rank", std::to_string(n));
+    for (std::size_t n : {1, 1000, 1500, 50000})
+      context.require(sum_is_right(c, 3, n), "a sum of one rank", std::to_string(n));
     c.synchronize(host_stream{});
     c.check();
   });
@@ -273,13 +318,15 @@ TEST_CASE("communicators of one group live side by side and end apart") {
     peerless::communicator<host> first(group, small());
     auto second = std::make_unique<peerless::communicator<host>>(group, small());
     for (int i = 0; i < 200; ++i) {
-      context.require(sum_is_right(i % 3 == 0 ? first : *second, i, static_cast<std::size_t>(1 + i * 13)), "two communicators", "wrong sum");
+      context.require(sum_is_right(i % 3 == 0 ? first : *second, i, static_cast<std::size_t>(1 + i * 13)),
+                      "two communicators", "wrong sum");
     }
     if (context.rank() == 1) second->abort();
     must_throw(context, errc::aborted, "the aborted one", [&] {
       for (int i = 0; i < 100000; ++i) sum_is_right(*second, i);
     });
-    context.require(second->status().code == errc::aborted && second->status().rank == 1, "the aborted one", "status() tells something else");
+    context.require(second->status().code == errc::aborted && second->status().rank == 1, "the aborted one",
+                    "status() tells something else");
     context.require(sum_is_right(first, 7), "the other one", "wrong sum");
     second.reset();
     for (int i = 0; i < 50; ++i) context.require(sum_is_right(first, i), "the one that is left", "wrong sum");
@@ -337,17 +384,23 @@ TEST_CASE("a late rank is named on stderr and nothing else happens", "[processes
 // In every rank: descriptors, threads and shared mappings are as before, whatever state the communicator was in.
 TEST_CASE("nothing is left in the process when a communicator ends", "[processes]") {
   auto const run = run_ranks(2, ranks_as::processes, [](rank_context& context, peerless::bootstrap_ref group) {
-    auto const measure = [] { return std::array<std::size_t, 3>{open_descriptors(), thread_count(), shared_mappings()}; };
+    auto const measure = [] {
+      return std::array<std::size_t, 3>{open_descriptors(), thread_count(), shared_mappings()};
+    };
     auto const before = measure();
     auto const require_same = [&](const std::string& what) {
       // A thread that was joined may be in the list for a moment longer.
       bool const same = rank_context::wait_until([&] { return measure() == before; }, 2s);
       auto const after = measure();
-      context.require(same, what, std::to_string(after[0]) + " descriptors, " + std::to_string(after[1]) + " threads, " + std::to_string(after[2]) +
-                                      " mappings; before " + std::to_string(before[0]) + ", " + std::to_string(before[1]) + ", " + std::to_string(before[2]));
+      context.require(same, what,
+                      std::to_string(after[0]) + " descriptors, " + std::to_string(after[1]) + " threads, " +
+                          std::to_string(after[2]) + " mappings; before " + std::to_string(before[0]) + ", " +
+                          std::to_string(before[1]) + ", " + std::to_string(before[2]));
     };
     for (int i = 0; i < 10; ++i) {
-      { peerless::communicator<host> unused(group, small()); }
+      {
+        peerless::communicator<host> unused(group, small());
+      }
       require_same("never used");
       {
         peerless::communicator<host> c(group, small());
@@ -361,12 +414,15 @@ TEST_CASE("nothing is left in the process when a communicator ends", "[processes
       require_same("aborted");
       {
         peerless::communicator<host> c(group, small());
-        if (context.rank() == 0) must_throw(context, errc::peer_closed, "the other left", [&] { sum_is_right(c, 1); }, "rank 1");
+        if (context.rank() == 0)
+          must_throw(context, errc::peer_closed, "the other left", [&] { sum_is_right(c, 1); }, "rank 1");
       }
       require_same("left alone");
       auto options = small();
       options.order = {"nothing"};
-      must_throw(context, errc::invalid_argument, "a bad option", [&] { peerless::communicator<host> c(group, options); }, "nothing");
+      must_throw(
+          context, errc::invalid_argument, "a bad option", [&] { peerless::communicator<host> c(group, options); },
+          "nothing");
       require_same("never constructed");
     }
   });

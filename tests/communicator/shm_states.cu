@@ -41,7 +41,8 @@ class workplace {
   bool out_is_sum(int world) {
     auto const* values = reinterpret_cast<const float*>(memory_.fetch(2 * bytes)) + n_elements;
     for (std::size_t i = 0; i < n_elements; ++i) {
-      if (values[i] != static_cast<float>(world * (world - 1) / 2) + static_cast<float>(world) * static_cast<float>(i)) return false;
+      if (values[i] != static_cast<float>(world * (world - 1) / 2) + static_cast<float>(world) * static_cast<float>(i))
+        return false;
     }
     return true;
   }

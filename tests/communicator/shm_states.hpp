@@ -17,7 +17,8 @@ void replay_outlives_communicator(rank_context& context, bootstrap_ref group);
 // Two calls of one communicator on two streams, both on the device at once: a typed error and no result.
 void overlapping_calls_are_told(rank_context& context, bootstrap_ref group);
 
-// The communicator is destroyed while its kernel waits for a peer that never comes: bounded, and the output stays as it was.
+// The communicator is destroyed while its kernel waits for a peer that never comes: bounded, and the output stays as it
+// was.
 void destroyed_while_waiting(rank_context& context, bootstrap_ref group);
 
 }  // namespace peerless::test

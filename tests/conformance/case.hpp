@@ -18,10 +18,10 @@ inline constexpr std::array all_protocols = {protocol_id::sentinel, protocol_id:
 
 // A group of sessions that asks for the same cases.
 enum session_kind : unsigned {
-  full_session = 1,    // everything, with small slots so that the edges of slots and rings are cheap to reach
-  epoch_session = 2,   // counters near their edges
-  wide_session = 4,    // 16 ranks
-  large_session = 8,   // the default slots and messages of many megabytes
+  full_session = 1,   // everything, with small slots so that the edges of slots and rings are cheap to reach
+  epoch_session = 2,  // counters near their edges
+  wide_session = 4,   // 16 ranks
+  large_session = 8,  // the default slots and messages of many megabytes
 };
 
 // One session: a set of ranks with one communicator, through which all its cases go.
@@ -57,7 +57,8 @@ inline communicator_options default_slots() {
 // What a case works with on one rank.
 class case_run {
  public:
-  case_run(const setting& s, call_checker& checker, std::uint64_t seed) : setting_(&s), checker_(&checker), choices_(seed) {}
+  case_run(const setting& s, call_checker& checker, std::uint64_t seed)
+      : setting_(&s), checker_(&checker), choices_(seed) {}
 
   const setting& session() const { return *setting_; }
   call_checker& checker() { return *checker_; }
@@ -90,7 +91,8 @@ class case_run {
     if (which < 3 && admits(all_protocols[which], call.type, call.bytes())) call.protocol = all_protocols[which];
     if (call.protocol && choices_.once_in(2)) {
       call.blocks = 1 + static_cast<std::uint32_t>(choices_.below(setting_->options.sizes.bulk_blocks));
-      call.chunk_bytes = 16 * (1 + static_cast<std::uint32_t>(choices_.below(setting_->options.sizes.bulk_chunk_bytes / 16)));
+      call.chunk_bytes =
+          16 * (1 + static_cast<std::uint32_t>(choices_.below(setting_->options.sizes.bulk_chunk_bytes / 16)));
     }
     // Where it lies in memory is each rank's own affair.
     std::uint64_t const place = mix(choices_.next() + static_cast<std::uint64_t>(rank()));
@@ -109,8 +111,8 @@ class case_run {
 // One case. The list in cases.hpp is the suite.
 struct conformance_case {
   const char* name;
-  unsigned kinds;        // sessions that run it
-  bool needs_capture;    // for backends whose calls can be captured only
+  unsigned kinds;      // sessions that run it
+  bool needs_capture;  // for backends whose calls can be captured only
   void (*run)(case_run&);
 };
 

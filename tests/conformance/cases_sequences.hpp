@@ -39,7 +39,12 @@ inline void case_launch_shapes(case_run& c) {
       for (std::uint32_t blocks = 1; blocks <= sizes.bulk_blocks; ++blocks) {
         for (std::uint32_t chunk : {16u, 48u, 256u, sizes.bulk_chunk_bytes}) {
           if (protocol != protocol_id::bulk && chunk != 16) continue;
-          c.run({.type = dtype::bf16, .n_elements = n, .data = payload::wide, .protocol = protocol, .blocks = blocks, .chunk_bytes = chunk});
+          c.run({.type = dtype::bf16,
+                 .n_elements = n,
+                 .data = payload::wide,
+                 .protocol = protocol,
+                 .blocks = blocks,
+                 .chunk_bytes = chunk});
         }
       }
     }
@@ -75,8 +80,16 @@ inline std::vector<call_spec> graph_calls() {
       {.type = dtype::bf16, .n_elements = 8, .protocol = protocol_id::sentinel},
       {.type = dtype::f32, .n_elements = 1000, .protocol = protocol_id::flagged, .in_offset = 1},
       {.type = dtype::f16, .n_elements = 0, .protocol = protocol_id::sentinel},
-      {.type = dtype::f64, .op = reduce_op::max, .n_elements = 1001, .data = payload::low_word_ones, .protocol = protocol_id::bulk},
-      {.type = dtype::bf16, .n_elements = 1537, .data = payload::sentinel_words, .protocol = protocol_id::sentinel, .out_offset = 1},
+      {.type = dtype::f64,
+       .op = reduce_op::max,
+       .n_elements = 1001,
+       .data = payload::low_word_ones,
+       .protocol = protocol_id::bulk},
+      {.type = dtype::bf16,
+       .n_elements = 1537,
+       .data = payload::sentinel_words,
+       .protocol = protocol_id::sentinel,
+       .out_offset = 1},
       {.type = dtype::i32, .n_elements = 77, .data = payload::extremes},
       {.type = dtype::f32, .n_elements = 4099, .data = payload::wide},
   };
@@ -95,9 +108,11 @@ inline void case_graph_replays(case_run& c) {
 
 // The first call of a shape may be the captured one, and graphs interleave.
 inline void case_graphs_interleaved(case_run& c) {
-  std::vector<call_spec> const first = {{.type = dtype::u32, .op = reduce_op::min, .n_elements = 611, .data = payload::bits}};
-  std::vector<call_spec> const second = {{.type = dtype::bf16, .n_elements = 612, .data = payload::nans, .in_place = true},
-                                         {.type = dtype::f16, .op = reduce_op::min, .n_elements = 3, .data = payload::signed_zeros}};
+  std::vector<call_spec> const first = {
+      {.type = dtype::u32, .op = reduce_op::min, .n_elements = 611, .data = payload::bits}};
+  std::vector<call_spec> const second = {
+      {.type = dtype::bf16, .n_elements = 612, .data = payload::nans, .in_place = true},
+      {.type = dtype::f16, .op = reduce_op::min, .n_elements = 3, .data = payload::signed_zeros}};
   int const graphs[] = {c.checker().capture(first), c.checker().capture(second)};
   for (unsigned turn = 0; turn < 200; ++turn) {
     bool const which = c.choices().below(2) == 0;

@@ -9,7 +9,7 @@
 namespace peerless::test {
 
 // Counts from none to a few thousand: edges of a 16-byte vector of every type, of warps and blocks, and primes.
-inline constexpr std::size_t counts[] = {0,  1,  2,  3,  4,  5,  7,   8,   9,   15,  16,  17,  31,   32,   33,
+inline constexpr std::size_t counts[] = {0,  1,  2,  3,  4,  5,   7,   8,   9,   15,  16,  17,   31,   32,   33,
                                          47, 63, 64, 65, 97, 127, 128, 129, 255, 257, 509, 1021, 2048, 2053, 4093};
 
 inline void case_counts(case_run& c) {
@@ -28,7 +28,8 @@ inline void case_counts(case_run& c) {
 inline void case_counts_by_plan(case_run& c) {
   std::size_t turn = 0;
   for (dtype type : all_types) {
-    for (std::size_t n : counts) c.run({.type = type, .op = all_ops[turn++ % all_ops.size()], .n_elements = n, .data = payload::wide});
+    for (std::size_t n : counts)
+      c.run({.type = type, .op = all_ops[turn++ % all_ops.size()], .n_elements = n, .data = payload::wide});
   }
 }
 
@@ -38,7 +39,11 @@ inline void case_offsets(case_run& c) {
       for (std::size_t n : {1, 7, 8, 9, 15, 17, 301}) {
         if (!c.admits(protocol, type, n * size_bytes(type))) continue;
         for (std::size_t offsets = 0; offsets < 4; ++offsets) {
-          c.run({.type = type, .n_elements = n, .protocol = protocol, .in_offset = offsets & 1, .out_offset = offsets >> 1});
+          c.run({.type = type,
+                 .n_elements = n,
+                 .protocol = protocol,
+                 .in_offset = offsets & 1,
+                 .out_offset = offsets >> 1});
         }
       }
     }
@@ -51,7 +56,12 @@ inline void case_in_place(case_run& c) {
       for (std::size_t n : {0, 1, 8, 13, 500, 1000}) {
         if (!c.admits(protocol, type, n * size_bytes(type))) continue;
         for (std::size_t offset : {0, 1}) {
-          c.run({.type = type, .op = all_ops[n % 3], .n_elements = n, .protocol = protocol, .out_offset = offset, .in_place = true});
+          c.run({.type = type,
+                 .op = all_ops[n % 3],
+                 .n_elements = n,
+                 .protocol = protocol,
+                 .out_offset = offset,
+                 .in_place = true});
         }
       }
     }
@@ -67,7 +77,12 @@ inline void case_places_differ(case_run& c) {
     for (protocol_id protocol : all_protocols) {
       std::size_t const n = 333;
       if (!c.admits(protocol, type, n * size_bytes(type))) continue;
-      c.run({.type = type, .n_elements = n, .protocol = protocol, .in_offset = rank, .out_offset = rank / 2, .in_place = rank % 2 == 1});
+      c.run({.type = type,
+             .n_elements = n,
+             .protocol = protocol,
+             .in_offset = rank,
+             .out_offset = rank / 2,
+             .in_place = rank % 2 == 1});
     }
   }
 }
@@ -81,7 +96,8 @@ inline void case_slot_edges(case_run& c) {
       for (std::size_t n : {full - 1, full, full + 1}) {
         c.run({.type = type, .n_elements = n, .data = payload::wide});
         for (protocol_id protocol : all_protocols) {
-          if (c.admits(protocol, type, n * size_bytes(type))) c.run({.type = type, .n_elements = n, .data = payload::bits, .protocol = protocol});
+          if (c.admits(protocol, type, n * size_bytes(type)))
+            c.run({.type = type, .n_elements = n, .data = payload::bits, .protocol = protocol});
         }
       }
     }
@@ -95,9 +111,13 @@ inline void case_larger_than_slots(case_run& c) {
   for (dtype type : all_types) {
     for (std::size_t bytes : {chunk, row, ring, 3 * ring, 5 * sizes.flagged_slot_bytes}) {
       std::size_t const n = bytes / size_bytes(type);
-      for (std::size_t count : {n - 1, n, n + 1}) c.run({.type = type, .op = all_ops[count % 3], .n_elements = count, .protocol = protocol_id::bulk});
+      for (std::size_t count : {n - 1, n, n + 1})
+        c.run({.type = type, .op = all_ops[count % 3], .n_elements = count, .protocol = protocol_id::bulk});
     }
-    c.run({.type = type, .n_elements = 3 * sizes.flagged_slot_bytes / size_bytes(type) + 1, .in_offset = 1, .out_offset = 1});
+    c.run({.type = type,
+           .n_elements = 3 * sizes.flagged_slot_bytes / size_bytes(type) + 1,
+           .in_offset = 1,
+           .out_offset = 1});
   }
 }
 
@@ -116,7 +136,12 @@ inline void case_empty_calls(case_run& c) {
 // Messages of many megabytes whose count is prime or ends inside a vector, with the default slots.
 inline void case_large_primes(case_run& c) {
   c.run({.type = dtype::bf16, .n_elements = 10556591});
-  c.run({.type = dtype::bf16, .op = reduce_op::max, .n_elements = 10556587, .data = payload::bits, .in_offset = 1, .out_offset = 1});
+  c.run({.type = dtype::bf16,
+         .op = reduce_op::max,
+         .n_elements = 10556587,
+         .data = payload::bits,
+         .in_offset = 1,
+         .out_offset = 1});
   c.run({.type = dtype::f32, .n_elements = 2097169, .data = payload::wide, .in_place = true});
   c.run({.type = dtype::i32, .n_elements = 1299709, .data = payload::extremes});
   c.run({.type = dtype::f64, .n_elements = 786433, .data = payload::low_word_ones});

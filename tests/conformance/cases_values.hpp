@@ -17,8 +17,14 @@ void case_values(case_run& c) {
         for (std::size_t n : {37, 503}) {
           if (!c.admits(protocol, type, n * size_bytes(type))) continue;
           ++turn;
-          c.run({.type = type, .op = operation, .n_elements = n, .data = Kind, .protocol = protocol,
-                 .in_offset = turn & 1, .out_offset = turn >> 1 & 1, .in_place = turn % 5 == 0});
+          c.run({.type = type,
+                 .op = operation,
+                 .n_elements = n,
+                 .data = Kind,
+                 .protocol = protocol,
+                 .in_offset = turn & 1,
+                 .out_offset = turn >> 1 & 1,
+                 .in_place = turn % 5 == 0});
         }
       }
     }
@@ -30,7 +36,8 @@ inline void case_closed_sums(case_run& c) {
   case_values<payload::counted>(c);
   for (protocol_id protocol : all_protocols) {
     for (dtype type : all_types) {
-      if (c.admits(protocol, type, 1)) c.run({.type = type, .n_elements = 129, .data = payload::partial_sums, .protocol = protocol});
+      if (c.admits(protocol, type, 1))
+        c.run({.type = type, .n_elements = 129, .data = payload::partial_sums, .protocol = protocol});
     }
   }
 }

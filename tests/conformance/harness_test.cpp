@@ -52,11 +52,13 @@ TEST_CASE("failures, exceptions and bad ends are told with their rank") {
 TEST_CASE("a rank that hangs or is stopped is killed after the time limit") {
   for (int number : {0, SIGSTOP}) {
     auto const start = std::chrono::steady_clock::now();
-    auto const run = run_bare(2, ranks_as::processes, [number](rank_context& context) {
-      if (context.rank() == 0) return;
-      if (number != 0) ::raise(number);
-      for (;;) std::this_thread::sleep_for(1s);
-    }, {.timeout = 300ms});
+    auto const run = run_bare(2, ranks_as::processes,
+                              [number](rank_context& context) {
+                                if (context.rank() == 0) return;
+                                if (number != 0) ::raise(number);
+                                for (;;) std::this_thread::sleep_for(1s);
+                              },
+                              {.timeout = 300ms});
     CHECK_THAT(run.problems(), contains("rank 1 did not end within"));
     CHECK(std::chrono::steady_clock::now() - start < 20s);
   }
@@ -64,7 +66,8 @@ TEST_CASE("a rank that hangs or is stopped is killed after the time limit") {
 
 TEST_CASE("what is left behind is told") {
   std::string const name = "/peerless-harness-" + std::to_string(::getpid());
-  auto const shm = run_bare(1, ranks_as::processes, [&](rank_context&) { ::close(::shm_open(name.c_str(), O_CREAT | O_RDWR, 0600)); });
+  auto const shm = run_bare(1, ranks_as::processes,
+                            [&](rank_context&) { ::close(::shm_open(name.c_str(), O_CREAT | O_RDWR, 0600)); });
   ::shm_unlink(name.c_str());
   CHECK_THAT(shm.problems(), contains("/dev/shm entry left behind: " + name.substr(1)));
 
@@ -84,7 +87,8 @@ TEST_CASE("what is left behind is told") {
   address.sun_family = AF_UNIX;
   std::string const path = "peerless-harness-" + std::to_string(::getpid());
   path.copy(address.sun_path + 1, path.size());
-  REQUIRE(::bind(socket, reinterpret_cast<sockaddr*>(&address), static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + path.size())) == 0);
+  REQUIRE(::bind(socket, reinterpret_cast<sockaddr*>(&address),
+                 static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + path.size())) == 0);
   auto const problems = before.left_behind(100ms);
   ::close(socket);
   REQUIRE(problems.size() == 2);

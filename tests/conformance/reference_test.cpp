@@ -23,7 +23,8 @@ std::uint64_t reduced(dtype type, reduce_op operation, std::initializer_list<std
   std::vector<const std::byte*> pointers;
   for (auto const& input : inputs) pointers.push_back(reinterpret_cast<const std::byte*>(&input));
   std::uint64_t result = 0;
-  reference_reduce(type, operation, pointers.data(), static_cast<int>(pointers.size()), 1, reinterpret_cast<std::byte*>(&result));
+  reference_reduce(type, operation, pointers.data(), static_cast<int>(pointers.size()), 1,
+                   reinterpret_cast<std::byte*>(&result));
   return result;
 }
 
@@ -129,9 +130,11 @@ TEST_CASE("sums lie within the standard bound of the exact value") {
   constexpr std::size_t n = 4096;
   unsigned wrong = 0, compared = 0;
   for (dtype type : {dtype::f16, dtype::bf16, dtype::f32, dtype::f64}) {
-    for (payload data : {payload::uniform, payload::wide, payload::subnormals, payload::counted, payload::signed_zeros}) {
+    for (payload data :
+         {payload::uniform, payload::wide, payload::subnormals, payload::counted, payload::signed_zeros}) {
       for (int world : {1, 2, 3, 8, 16}) {
-        std::vector<std::vector<std::byte>> inputs(static_cast<std::size_t>(world), std::vector<std::byte>(n * peerless::size_bytes(type)));
+        std::vector<std::vector<std::byte>> inputs(static_cast<std::size_t>(world),
+                                                   std::vector<std::byte>(n * peerless::size_bytes(type)));
         std::vector<const std::byte*> pointers;
         for (int rank = 0; rank < world; ++rank) {
           fill(type, data, 5, rank, 0, inputs[static_cast<std::size_t>(rank)]);
@@ -141,7 +144,8 @@ TEST_CASE("sums lie within the standard bound of the exact value") {
         reference_reduce(type, reduce_op::sum, pointers.data(), world, n, result.data());
         for (std::size_t i = 0; i < n; ++i) {
           long double exact = 0, magnitudes = 0;
-          for (auto const* input : pointers) exact += value_at(type, input, i), magnitudes += std::fabs(value_at(type, input, i));
+          for (auto const* input : pointers)
+            exact += value_at(type, input, i), magnitudes += std::fabs(value_at(type, input, i));
           long double const got = value_at(type, result.data(), i);
           if (!std::isfinite(got)) continue;  // overflow is the business of the closed forms
           ++compared;
@@ -169,7 +173,8 @@ TEST_CASE("payloads hold what they promise, the same from any starting index") {
     std::vector<std::byte> words(4096 * width);
     fill(type, payload::sentinel_words, 9, 1, 0, words);
     std::size_t found = 0;
-    for (std::size_t i = 0; i + 4 <= words.size(); i += 4) found += detail::load<std::uint32_t>(words.data() + i, 0) == 0xffffffffu;
+    for (std::size_t i = 0; i + 4 <= words.size(); i += 4)
+      found += detail::load<std::uint32_t>(words.data() + i, 0) == 0xffffffffu;
     CHECK(found > 100);
   }
   std::vector<std::byte> doubles(4096 * 8);

@@ -1,5 +1,5 @@
-// The sessions of backends that reduce buffers of GPUs. Which of them run is chosen by tag: [gpu1] needs one GPU, which all
-// ranks share, [gpu2] needs two.
+// The sessions of backends that reduce buffers of GPUs. Which of them run is chosen by tag: [gpu1] needs one GPU, which
+// all ranks share, [gpu2] needs two.
 #include <vector>
 
 #include "suite.hpp"
@@ -11,7 +11,8 @@ namespace {
 
 setting session(int world, ranks_as how, session_kind kind = full_session) {
   setting s{.world = world, .how = how, .kind = kind, .options = small_slots(), .effort = 1};
-  if (kind == large_session) s = {.world = world, .how = how, .kind = kind, .options = default_slots(), .arena_bytes = std::size_t{44} << 20};
+  if (kind == large_session)
+    s = {.world = world, .how = how, .kind = kind, .options = default_slots(), .arena_bytes = std::size_t{44} << 20};
   return s;
 }
 
@@ -41,18 +42,23 @@ TEST_CASE("counters near their edges on one GPU, among processes", "[gpu1]") {
   require_all_pass({session(1, ranks_as::processes), near_edge(session(2, ranks_as::processes), edge32)});
 }
 
-TEST_CASE("messages of many megabytes on one GPU", "[gpu1]") { require_all_pass({session(2, ranks_as::threads, large_session)}); }
+TEST_CASE("messages of many megabytes on one GPU", "[gpu1]") {
+  require_all_pass({session(2, ranks_as::threads, large_session)});
+}
 
 TEST_CASE("every case on two GPUs", "[gpu2]") {
   require_all_pass({session(2, ranks_as::processes), session(2, ranks_as::threads)});
 }
 
 TEST_CASE("counters near their edges on two GPUs", "[gpu2]") {
-  require_all_pass({near_edge(session(2, ranks_as::processes), edge32), near_edge(session(2, ranks_as::processes), edge63),
+  require_all_pass({near_edge(session(2, ranks_as::processes), edge32),
+                    near_edge(session(2, ranks_as::processes), edge63),
                     near_edge(session(2, ranks_as::threads), edge63)});
 }
 
-TEST_CASE("messages of many megabytes on two GPUs", "[gpu2]") { require_all_pass({session(2, ranks_as::processes, large_session)}); }
+TEST_CASE("messages of many megabytes on two GPUs", "[gpu2]") {
+  require_all_pass({session(2, ranks_as::processes, large_session)});
+}
 
 // More ranks than GPUs: two threads of each process would share one, so all are threads of one process.
 TEST_CASE("four ranks on two GPUs", "[gpu2]") { require_all_pass({session(4, ranks_as::threads)}); }

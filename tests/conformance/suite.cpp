@@ -10,7 +10,9 @@ namespace peerless::test {
 
 namespace {
 
-bool applies(const conformance_case& c, const setting& s) { return (c.kinds & s.kind) != 0 && (!c.needs_capture || s.captures); }
+bool applies(const conformance_case& c, const setting& s) {
+  return (c.kinds & s.kind) != 0 && (!c.needs_capture || s.captures);
+}
 
 const char* name_of(session_kind kind) {
   switch (kind) {
@@ -28,14 +30,16 @@ void compare_hashes(case_run& run, bootstrap_ref group, const char* name) {
   auto const hashes = all_gather_value(group, mine, deadline::after(std::chrono::seconds(60)));
   for (int rank = 0; rank < run.world(); ++rank) {
     if (hashes[static_cast<std::size_t>(rank)] != mine) {
-      run.checker().context().fail(name, "the results of rank " + std::to_string(rank) + " hash differently from those of this rank");
+      run.checker().context().fail(
+          name, "the results of rank " + std::to_string(rank) + " hash differently from those of this rank");
     }
   }
 }
 
 void run_rank(const setting& s, rank_context& context, bootstrap_ref group) {
   auto const communicator = backend_under_test().make(group, s.options, s.arena_bytes);
-  std::uint64_t const seed = mix(static_cast<std::uint64_t>(s.world) * 4 + static_cast<std::uint64_t>(s.how) * 2 + s.options.first_epoch);
+  std::uint64_t const seed =
+      mix(static_cast<std::uint64_t>(s.world) * 4 + static_cast<std::uint64_t>(s.how) * 2 + s.options.first_epoch);
   call_checker checker(context, *communicator, s.arena_bytes, seed);
   context.record().note.assign(communicator->describe());
   for (conformance_case const& c : conformance_cases) {
@@ -45,7 +49,8 @@ void run_rank(const setting& s, rank_context& context, bootstrap_ref group) {
     try {
       c.run(run);
     } catch (const error& e) {
-      throw error(e.code(), std::string("case \"") + c.name + "\": " + e.message(), e.rank(), e.native_code(), e.where());
+      throw error(e.code(), std::string("case \"") + c.name + "\": " + e.message(), e.rank(), e.native_code(),
+                  e.where());
     }
     compare_hashes(run, group, c.name);
   }
@@ -59,7 +64,8 @@ session_result run_session(const setting& asked) {
   setting s = asked;
   s.captures = backend_under_test().captures;
   auto const start = std::chrono::steady_clock::now();
-  auto const run = run_ranks(s.world, s.how, [&](rank_context& context, bootstrap_ref group) { run_rank(s, context, group); });
+  auto const run =
+      run_ranks(s.world, s.how, [&](rank_context& context, bootstrap_ref group) { run_rank(s, context, group); });
   double const seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 
   session_result result;
@@ -71,13 +77,15 @@ session_result run_session(const setting& asked) {
     if (applies(c, s)) {
       ++cases;
     } else if ((c.kinds & s.kind) != 0) {
-      left_out += std::string(left_out.empty() ? "; not applicable to this backend, which captures nothing: " : ", ") + c.name;
+      left_out +=
+          std::string(left_out.empty() ? "; not applicable to this backend, which captures nothing: " : ", ") + c.name;
     }
   }
   char text[160];
   std::snprintf(text, sizeof text, "%s, %s, %d %s, first call %llu: %u cases, %llu calls verified in %.1f s",
                 std::string(backend_under_test().name).c_str(), name_of(s.kind), s.world, name_of(s.how),
-                static_cast<unsigned long long>(s.options.first_epoch), cases, static_cast<unsigned long long>(result.calls), seconds);
+                static_cast<unsigned long long>(s.options.first_epoch), cases,
+                static_cast<unsigned long long>(result.calls), seconds);
   result.summary = text + left_out;
   if (cases == 0) result.problems += "the session has no case\n";
   if (result.calls == 0) result.problems += "the session verified no call\n";

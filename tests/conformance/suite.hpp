@@ -9,9 +9,9 @@
 namespace peerless::test {
 
 struct session_result {
-  std::string problems;        // empty: all well
-  std::uint64_t calls = 0;     // collective calls that every rank verified
-  std::string summary;         // one line: what ran, what does not apply and why
+  std::string problems;     // empty: all well
+  std::uint64_t calls = 0;  // collective calls that every rank verified
+  std::string summary;      // one line: what ran, what does not apply and why
 };
 
 // Runs every case that applies on one set of ranks with one communicator. Called by the supervisor.

@@ -1,5 +1,6 @@
-// Ranks that die, stop, leave, abort, fork or never come while others are in calls, at each protocol: one clear typed error on
-// every other rank in bounded time, and nothing left behind. The backend is the one that this program is linked with.
+// Ranks that die, stop, leave, abort, fork or never come while others are in calls, at each protocol: one clear typed
+// error on every other rank in bounded time, and nothing left behind. The backend is the one that this program is
+// linked with.
 #include <sys/wait.h>
 
 #include <cstdio>
@@ -19,7 +20,9 @@ constexpr protocol_id protocols[] = {protocol_id::sentinel, protocol_id::flagged
 
 call_spec call_of(protocol_id protocol) {
   // The bulk call goes round its ring many times, so that a rank is likely to be hit in the middle of one.
-  return {.type = dtype::bf16, .n_elements = protocol == protocol_id::bulk ? std::size_t{20000} : std::size_t{1500}, .protocol = protocol};
+  return {.type = dtype::bf16,
+          .n_elements = protocol == protocol_id::bulk ? std::size_t{20000} : std::size_t{1500},
+          .protocol = protocol};
 }
 
 // Worlds that this program may use: ranks share a device there, and its processes take turns on it.
@@ -34,8 +37,8 @@ std::string title(const char* what, int world, protocol_id protocol, moment when
 }
 
 // All ranks make good calls; then rank `victim` gets signal `number`, and the others call until they are told.
-void suffer_signal(rank_context& context, peerless::bootstrap_ref group, const peerless::communicator_options& options, int victim,
-                   int number, protocol_id protocol, moment when) {
+void suffer_signal(rank_context& context, peerless::bootstrap_ref group, const peerless::communicator_options& options,
+                   int victim, int number, protocol_id protocol, moment when) {
   auto communicator = backend_under_test().make(group, options, fault_arena_bytes);
   call_checker checker(context, *communicator, fault_arena_bytes, 3);
   checker.set_where("calls before the fault");
@@ -43,7 +46,8 @@ void suffer_signal(rank_context& context, peerless::bootstrap_ref group, const p
   for (int i = 0; i < 20; ++i) checker.run(call);
   if (context.rank() == victim) {
     if (when == moment::within_calls) {
-      std::uint64_t const seed = static_cast<std::uint64_t>(protocol) + 10 * static_cast<std::uint64_t>(context.world_size());
+      std::uint64_t const seed =
+          static_cast<std::uint64_t>(protocol) + 10 * static_cast<std::uint64_t>(context.world_size());
       signal_self_later(context, number, seed, backend_under_test().on_device ? 100ms : 10ms);
     } else {
       std::this_thread::sleep_for(20ms);  // the others are waiting by now
@@ -64,9 +68,11 @@ TEST_CASE("a rank that is killed is named by all others within 200 ms", "[proces
     for (protocol_id protocol : protocols) {
       for (moment when : {moment::before_a_call, moment::within_calls}) {
         int const victim = static_cast<int>(protocol) % world;
-        auto const run = run_ranks(world, ranks_as::processes, [&](rank_context& context, peerless::bootstrap_ref group) {
-          suffer_signal(context, group, fault_options(), victim, SIGKILL, protocol, when);
-        }, {.killed = {victim}});
+        auto const run = run_ranks(world, ranks_as::processes,
+                                   [&](rank_context& context, peerless::bootstrap_ref group) {
+                                     suffer_signal(context, group, fault_options(), victim, SIGKILL, protocol, when);
+                                   },
+                                   {.killed = {victim}});
         expectations told(run);
         for (int rank = 0; rank < world; ++rank) {
           if (rank == victim) continue;
@@ -89,17 +95,21 @@ TEST_CASE("a rank that is stopped is late, not dead, and is named after the dead
         auto options = fault_options();
         options.deadline = 700ms;
         auto const resume = [&](supervisor& hand) {
-          rank_context::wait_until([&] {
-            for (int rank = 0; rank < world; ++rank) {
-              if (rank != victim && hand.record(rank).finished == 0) return false;
-            }
-            return true;
-          }, 30s);
+          rank_context::wait_until(
+              [&] {
+                for (int rank = 0; rank < world; ++rank) {
+                  if (rank != victim && hand.record(rank).finished == 0) return false;
+                }
+                return true;
+              },
+              30s);
           hand.signal(victim, SIGCONT);
         };
-        auto const run = run_ranks(world, ranks_as::processes, [&](rank_context& context, peerless::bootstrap_ref group) {
-          suffer_signal(context, group, options, victim, SIGSTOP, protocol, when);
-        }, {.during = resume});
+        auto const run = run_ranks(world, ranks_as::processes,
+                                   [&](rank_context& context, peerless::bootstrap_ref group) {
+                                     suffer_signal(context, group, options, victim, SIGSTOP, protocol, when);
+                                   },
+                                   {.during = resume});
         expectations told(run);
         for (int rank = 0; rank < world; ++rank) {
           if (rank == victim) {
@@ -109,7 +119,8 @@ TEST_CASE("a rank that is stopped is late, not dead, and is named after the dead
             told.failed(rank, {errc::timeout}, victim);
             std::int64_t const deadline_ns = std::chrono::nanoseconds(options.deadline).count();
             told.within(rank, run[victim].marked_ns, deadline_ns + death_told_within_ns);
-            if (run[rank].ended.at_ns - run[victim].marked_ns < deadline_ns / 2) told.within(rank, run[rank].ended.at_ns + 1, 0);
+            if (run[rank].ended.at_ns - run[victim].marked_ns < deadline_ns / 2)
+              told.within(rank, run[rank].ended.at_ns + 1, 0);
           }
         }
         INFO(title("stopped", world, protocol, when));
@@ -146,7 +157,8 @@ TEST_CASE("a rank that leaves while others still call is named as closed", "[pro
   }
 }
 
-TEST_CASE("a live rank that does not come is named after the deadline, and is told when it comes", "[processes][threads]") {
+TEST_CASE("a live rank that does not come is named after the deadline, and is told when it comes",
+          "[processes][threads]") {
   for (ranks_as how : both_ways()) {
     for (protocol_id protocol : protocols) {
       auto options = fault_options();
@@ -194,7 +206,8 @@ TEST_CASE("abort ends the calls of all ranks", "[processes][threads]") {
         destroy_in_time(context, communicator);
       });
       expectations told(run);
-      for (int rank = 0; rank < world; ++rank) told.failed(rank, {errc::aborted}, 0).within(rank, run[0].marked_ns, death_told_within_ns);
+      for (int rank = 0; rank < world; ++rank)
+        told.failed(rank, {errc::aborted}, 0).within(rank, run[0].marked_ns, death_told_within_ns);
       INFO(title("aborted", world, protocol, moment::before_a_call) << " among " << name_of(how));
       CHECK(told.text() == "");
     }
@@ -210,7 +223,8 @@ TEST_CASE("a communicator is refused in a forked child and goes on in its parent
     checker.run(call);
     if (context.rank() == 0) {
       pid_t const child = detail::fork_child([&] {
-        peerless::test::call_arguments arguments{dtype::f32, peerless::reduce_op::sum, communicator->arena(), communicator->arena(), 4, {}};
+        peerless::test::call_arguments arguments{
+            dtype::f32, peerless::reduce_op::sum, communicator->arena(), communicator->arena(), 4, {}};
         record_error(context, [&] { communicator->all_reduce(arguments); });
         context.require(communicator->status().code == errc::forked, "status() in a forked child", "is something else");
         try {
@@ -235,49 +249,57 @@ TEST_CASE("a communicator is refused in a forked child and goes on in its parent
   CHECK(run.calls_verified() == 21);
 }
 
-// A forked helper holds every descriptor of its dead parent, sockets and pipes too: only the process itself is proof of life.
+// A forked helper holds every descriptor of its dead parent, sockets and pipes too: only the process itself is proof of
+// life.
 TEST_CASE("a forked helper does not keep a dead rank alive", "[processes]") {
-  auto const run = run_ranks(2, ranks_as::processes, [&](rank_context& context, peerless::bootstrap_ref group) {
-    auto communicator = backend_under_test().make(group, fault_options(), fault_arena_bytes);
-    call_checker checker(context, *communicator, fault_arena_bytes, 8);
-    checker.run(call_of(protocol_id::sentinel));
-    if (context.rank() == 1) {
-      pid_t const helper = ::fork();
-      if (helper == 0) {
-        // Ends by itself when rank 0 has been told, or after a while.
-        context.wait_for_phase(0, 1, 15s);
-        std::_Exit(0);
-      }
-      context.record().marked_ns = now_ns();
-      ::kill(::getpid(), SIGKILL);
-    }
-    call_until_error(context, checker, call_of(protocol_id::sentinel), 15s);
-    context.enter_phase(1);
-    destroy_in_time(context, communicator);
-  }, {.killed = {1}});
-  CHECK(expectations(run).failed(0, {errc::peer_died}, 1).within(0, run[1].marked_ns, death_told_within_ns).text() == "");
+  auto const run = run_ranks(2, ranks_as::processes,
+                             [&](rank_context& context, peerless::bootstrap_ref group) {
+                               auto communicator = backend_under_test().make(group, fault_options(), fault_arena_bytes);
+                               call_checker checker(context, *communicator, fault_arena_bytes, 8);
+                               checker.run(call_of(protocol_id::sentinel));
+                               if (context.rank() == 1) {
+                                 pid_t const helper = ::fork();
+                                 if (helper == 0) {
+                                   // Ends by itself when rank 0 has been told, or after a while.
+                                   context.wait_for_phase(0, 1, 15s);
+                                   std::_Exit(0);
+                                 }
+                                 context.record().marked_ns = now_ns();
+                                 ::kill(::getpid(), SIGKILL);
+                               }
+                               call_until_error(context, checker, call_of(protocol_id::sentinel), 15s);
+                               context.enter_phase(1);
+                               destroy_in_time(context, communicator);
+                             },
+                             {.killed = {1}});
+  CHECK(expectations(run).failed(0, {errc::peer_died}, 1).within(0, run[1].marked_ns, death_told_within_ns).text() ==
+        "");
 }
 
 // Ranks that died leave nothing that a later job of the same shape trips over.
 TEST_CASE("after a death the survivors form a new group", "[processes]") {
   peerless::job_identity const second = unique_job();
-  auto const run = run_ranks(3, ranks_as::processes, [&](rank_context& context, peerless::bootstrap_ref group) {
-    {
-      auto communicator = backend_under_test().make(group, fault_options(), fault_arena_bytes);
-      call_checker checker(context, *communicator, fault_arena_bytes, 9);
-      checker.run(call_of(protocol_id::bulk));
-      if (context.rank() == 1) ::kill(::getpid(), SIGKILL);
-      call_until_error(context, checker, call_of(protocol_id::bulk), 10s);
-      destroy_in_time(context, communicator);
-    }
-    int const rank = context.rank() == 0 ? 0 : 1;
-    auto survivors = peerless::local_host_bootstrap::connect(second, rank, 2);
-    shared_report numbers(2);  // the checker numbers ranks by its context
-    rank_context renumbered(rank, numbers);
-    auto communicator = backend_under_test().make(survivors, fault_options(), fault_arena_bytes);
-    call_checker checker(renumbered, *communicator, fault_arena_bytes, 10);
-    for (int i = 0; i < 20; ++i) checker.run(call_of(protocols[i % 3]));
-    context.require(numbers[rank].failures == 0 && numbers[rank].verified == 20, "calls of the survivors", numbers[rank].texts[0].text.view());
-  }, {.killed = {1}});
+  auto const run =
+      run_ranks(3, ranks_as::processes,
+                [&](rank_context& context, peerless::bootstrap_ref group) {
+                  {
+                    auto communicator = backend_under_test().make(group, fault_options(), fault_arena_bytes);
+                    call_checker checker(context, *communicator, fault_arena_bytes, 9);
+                    checker.run(call_of(protocol_id::bulk));
+                    if (context.rank() == 1) ::kill(::getpid(), SIGKILL);
+                    call_until_error(context, checker, call_of(protocol_id::bulk), 10s);
+                    destroy_in_time(context, communicator);
+                  }
+                  int const rank = context.rank() == 0 ? 0 : 1;
+                  auto survivors = peerless::local_host_bootstrap::connect(second, rank, 2);
+                  shared_report numbers(2);  // the checker numbers ranks by its context
+                  rank_context renumbered(rank, numbers);
+                  auto communicator = backend_under_test().make(survivors, fault_options(), fault_arena_bytes);
+                  call_checker checker(renumbered, *communicator, fault_arena_bytes, 10);
+                  for (int i = 0; i < 20; ++i) checker.run(call_of(protocols[i % 3]));
+                  context.require(numbers[rank].failures == 0 && numbers[rank].verified == 20, "calls of the survivors",
+                                  numbers[rank].texts[0].text.view());
+                },
+                {.killed = {1}});
   CHECK(expectations(run).failed(0, {errc::peer_died}, 1).failed(2, {errc::peer_died}, 1).text() == "");
 }

@@ -23,7 +23,8 @@ namespace peerless::test {
 
 // A death is to be told within 200 ms. The rest is for a machine on which tests outnumber the processors.
 inline constexpr std::int64_t death_told_within_ns = 200'000'000 + (under_tsan ? 3'000'000'000 : 1'000'000'000);
-// Communicators of fault tests: a deadline long enough to tell an error from it, small slots as in the conformance suite.
+// Communicators of fault tests: a deadline long enough to tell an error from it, small slots as in the conformance
+// suite.
 inline constexpr std::chrono::milliseconds fault_deadline{under_tsan ? 20'000 : 8'000};
 
 inline communicator_options fault_options() {
@@ -60,7 +61,8 @@ bool record_error(rank_context& context, Step&& step) {
 }
 
 // Makes the same call over and over until it fails, and records how; complains if that takes longer than `limit`.
-inline void call_until_error(rank_context& context, call_checker& checker, const call_spec& call, std::chrono::milliseconds limit) {
+inline void call_until_error(rank_context& context, call_checker& checker, const call_spec& call,
+                             std::chrono::milliseconds limit) {
   std::int64_t const until = now_ns() + std::chrono::nanoseconds(limit).count();
   while (!record_error(context, [&] { checker.run(call); })) {
     if (now_ns() < until) continue;
@@ -70,7 +72,8 @@ inline void call_until_error(rank_context& context, call_checker& checker, const
 }
 
 // After a failure: it is sticky, and named alike by status(), check() and the next call.
-inline void require_sticky(rank_context& context, rank_communicator& communicator, call_checker& checker, const call_spec& call) {
+inline void require_sticky(rank_context& context, rank_communicator& communicator, call_checker& checker,
+                           const call_spec& call) {
   fault_outcome const first = context.record().ended;
   auto const same = [&](errc code, int rank) { return code == first.errc() && rank == first.rank; };
   auto const told = communicator.status();
@@ -96,7 +99,8 @@ inline void destroy_in_time(rank_context& context, std::unique_ptr<rank_communic
   context.require(took < limit, "destruction after a failure", "took " + std::to_string(took / 1000000) + " ms");
 }
 
-// Signals this process after a random time of at most `limit`, whatever it is doing then. `marked_ns` of the record says when.
+// Signals this process after a random time of at most `limit`, whatever it is doing then. `marked_ns` of the record
+// says when.
 inline void signal_self_later(rank_context& context, int number, std::uint64_t seed, std::chrono::microseconds limit) {
   static rank_record* record;
   static int signal_number;
@@ -127,13 +131,15 @@ class expectations {
     for (errc code : codes) known = known || record.ended.errc() == code;
     if (!known) complain(rank, "failed with the wrong code: " + said(record));
     if (about && record.ended.rank != *about) {
-      complain(rank, "names rank " + std::to_string(record.ended.rank) + " instead of " + std::to_string(*about) + ": " + said(record));
+      complain(rank, "names rank " + std::to_string(record.ended.rank) + " instead of " + std::to_string(*about) +
+                         ": " + said(record));
     }
     return *this;
   }
 
   expectations& says(int rank, std::string_view part) {
-    if (said((*run_)[rank]).find(part) == std::string::npos) complain(rank, "does not say \"" + std::string(part) + "\": " + said((*run_)[rank]));
+    if (said((*run_)[rank]).find(part) == std::string::npos)
+      complain(rank, "does not say \"" + std::string(part) + "\": " + said((*run_)[rank]));
     return *this;
   }
 
@@ -141,7 +147,8 @@ class expectations {
   expectations& within(int rank, std::int64_t since_ns, std::int64_t limit_ns) {
     std::int64_t const took = (*run_)[rank].ended.at_ns - since_ns;
     worst_ns_ = std::max(worst_ns_, took);
-    if (took < 0 || took > limit_ns) complain(rank, "was told after " + std::to_string(took / 1000000) + " ms: " + said((*run_)[rank]));
+    if (took < 0 || took > limit_ns)
+      complain(rank, "was told after " + std::to_string(took / 1000000) + " ms: " + said((*run_)[rank]));
     return *this;
   }
 

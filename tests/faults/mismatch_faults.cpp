@@ -43,22 +43,28 @@ std::vector<pair_of_calls> pairs() {
     all.push_back({"operations differ", call, other, "sum", "min"});
   }
   auto const by_plan = [](dtype type, std::size_t n) { return call_spec{.type = type, .n_elements = n}; };
-  all.push_back({"counts differ so much that protocols differ", by_plan(dtype::f32, 100), by_plan(dtype::f32, 20000), "100 x", "20000 x"});
-  all.push_back({"a float meets an integer of the same size", by_plan(dtype::f32, 100), by_plan(dtype::i32, 100), "float", "int32"});
-  auto const forced = [](protocol_id protocol) { return call_spec{.type = dtype::f32, .n_elements = 100, .protocol = protocol}; };
-  all.push_back({"sentinel meets flagged", forced(protocol_id::sentinel), forced(protocol_id::flagged), "sentinel", "flagged"});
+  all.push_back({"counts differ so much that protocols differ", by_plan(dtype::f32, 100), by_plan(dtype::f32, 20000),
+                 "100 x", "20000 x"});
+  all.push_back({"a float meets an integer of the same size", by_plan(dtype::f32, 100), by_plan(dtype::i32, 100),
+                 "float", "int32"});
+  auto const forced = [](protocol_id protocol) {
+    return call_spec{.type = dtype::f32, .n_elements = 100, .protocol = protocol};
+  };
+  all.push_back(
+      {"sentinel meets flagged", forced(protocol_id::sentinel), forced(protocol_id::flagged), "sentinel", "flagged"});
   all.push_back({"flagged meets bulk", forced(protocol_id::flagged), forced(protocol_id::bulk), "flagged", "bulk"});
   all.push_back({"bulk meets sentinel", forced(protocol_id::bulk), forced(protocol_id::sentinel), "bulk", "sentinel"});
   return all;
 }
 
-// One pair after the other on the same ranks, each with a new communicator; the last rank is the odd one. What a rank was
-// told goes to its record's failures, since one record holds one outcome.
+// One pair after the other on the same ranks, each with a new communicator; the last rank is the odd one. What a rank
+// was told goes to its record's failures, since one record holds one outcome.
 void meet_all_pairs(rank_context& context, peerless::bootstrap_ref group, std::uint64_t good_calls) {
   int const world = context.world_size();
   bool const odd = context.rank() == world - 1;
   for (pair_of_calls const& pair : pairs()) {
-    std::string const where = std::string(pair.what) + " (" + describe_call(pair.most) + " / " + describe_call(pair.odd) + ")";
+    std::string const where =
+        std::string(pair.what) + " (" + describe_call(pair.most) + " / " + describe_call(pair.odd) + ")";
     auto communicator = backend_under_test().make(group, fault_options(), fault_arena_bytes);
     call_checker checker(context, *communicator, fault_arena_bytes, 11);
     checker.set_where(where);
@@ -71,12 +77,14 @@ void meet_all_pairs(rank_context& context, peerless::bootstrap_ref group, std::u
     if (!context.require(failed, where, "no error")) continue;
     std::string const text(told.text.view());
     context.require(told.errc() == errc::call_mismatch, where, text);
-    context.require(told.rank >= 0 && told.rank < world && (told.rank != context.rank() || world > 2), where, "names rank " + std::to_string(told.rank));
+    context.require(told.rank >= 0 && told.rank < world && (told.rank != context.rank() || world > 2), where,
+                    "names rank " + std::to_string(told.rank));
     context.require(told.elapsed_ns < std::chrono::nanoseconds(fault_deadline).count() / 4, where,
                     "told after " + std::to_string(told.elapsed_ns / 1000000) + " ms");
     if (world == 2) {
-      context.require(text.find(pair.word_of_most) != std::string::npos && text.find(pair.word_of_odd) != std::string::npos, where,
-                      "does not tell the calls apart: " + text);
+      context.require(
+          text.find(pair.word_of_most) != std::string::npos && text.find(pair.word_of_odd) != std::string::npos, where,
+          "does not tell the calls apart: " + text);
     }
     require_sticky(context, *communicator, checker, call);
     destroy_in_time(context, communicator);
@@ -91,7 +99,9 @@ TEST_CASE("calls that differ are told on every rank", "[processes][threads]") {
       // The first call of all, and one after others.
       for (std::uint64_t good_calls : {0, 3}) {
         INFO("world " << world << " among " << name_of(how) << ", after " << good_calls << " good calls");
-        auto const run = run_ranks(world, how, [&](rank_context& context, peerless::bootstrap_ref group) { meet_all_pairs(context, group, good_calls); });
+        auto const run = run_ranks(world, how, [&](rank_context& context, peerless::bootstrap_ref group) {
+          meet_all_pairs(context, group, good_calls);
+        });
         CHECK(run.problems() == "");
       }
     }

@@ -49,8 +49,8 @@ template <class Step>
 void must_fail(rank_context& context, std::chrono::milliseconds limit, Step&& step) {
   if (!record_error(context, step)) return context.fail("a rendezvous that was to fail", "formed");
   std::int64_t const took = context.record().ended.elapsed_ns;
-  context.require(took < std::chrono::nanoseconds(limit * (under_tsan ? 4 : 1)).count(), "a rendezvous that was to fail",
-                  "took " + std::to_string(took / 1000000) + " ms");
+  context.require(took < std::chrono::nanoseconds(limit * (under_tsan ? 4 : 1)).count(),
+                  "a rendezvous that was to fail", "took " + std::to_string(took / 1000000) + " ms");
 }
 
 }  // namespace
@@ -62,7 +62,8 @@ TEST_CASE("world sizes that differ are told to every rank") {
     must_fail(context, 4s, [&] { local_host_bootstrap::connect(job, context.rank(), size, within(3s)); });
   });
   expectations told(run);
-  for (int rank = 0; rank < 3; ++rank) told.failed(rank, {errc::rendezvous_mismatch}, std::nullopt).says(rank, "3").says(rank, "4");
+  for (int rank = 0; rank < 3; ++rank)
+    told.failed(rank, {errc::rendezvous_mismatch}, std::nullopt).says(rank, "3").says(rank, "4");
   CHECK(told.text() == "");
 }
 
@@ -83,7 +84,8 @@ TEST_CASE("a missing rank is named by all that came") {
 TEST_CASE("a rank that is there twice is told to every rank") {
   job_identity const job = unique_job();
   auto const run = run_bare(3, ranks_as::processes, [&](rank_context& context) {
-    must_fail(context, 4s, [&] { local_host_bootstrap::connect(job, context.rank() == 2 ? 1 : context.rank(), 3, within(3s)); });
+    must_fail(context, 4s,
+              [&] { local_host_bootstrap::connect(job, context.rank() == 2 ? 1 : context.rank(), 3, within(3s)); });
   });
   expectations told(run);
   for (int rank = 0; rank < 3; ++rank) told.failed(rank, {errc::rendezvous_mismatch}, std::nullopt);
@@ -126,13 +128,15 @@ TEST_CASE("two jobs of one name are told apart from none, and the advice is to n
 }
 
 TEST_CASE("a rank that dies before the communicator is made is named by the others") {
-  auto const run = run_ranks(3, ranks_as::processes, [](rank_context& context, peerless::bootstrap_ref group) {
-    if (context.rank() == 1) {
-      context.record().marked_ns = now_ns();
-      ::kill(::getpid(), SIGKILL);
-    }
-    must_fail(context, 4s, [&] { host_communicator communicator(group, fault_options()); });
-  }, {.killed = {1}});
+  auto const run = run_ranks(3, ranks_as::processes,
+                             [](rank_context& context, peerless::bootstrap_ref group) {
+                               if (context.rank() == 1) {
+                                 context.record().marked_ns = now_ns();
+                                 ::kill(::getpid(), SIGKILL);
+                               }
+                               must_fail(context, 4s, [&] { host_communicator communicator(group, fault_options()); });
+                             },
+                             {.killed = {1}});
   expectations told(run);
   for (int rank : {0, 2}) told.failed(rank, {errc::peer_died}, 1);
   CHECK(told.text() == "");
@@ -142,7 +146,8 @@ TEST_CASE("a rank that never makes its communicator is named by the others") {
   for (ranks_as how : both_ways()) {
     auto const run = run_ranks(3, how, [](rank_context& context, peerless::bootstrap_ref group) {
       if (context.rank() == 2) {
-        for (int rank : {0, 1}) context.require(context.wait_for_phase(rank, 1), "waiting for the others", "they were not told");
+        for (int rank : {0, 1})
+          context.require(context.wait_for_phase(rank, 1), "waiting for the others", "they were not told");
         return;
       }
       auto options = fault_options();
@@ -195,7 +200,8 @@ TEST_CASE("memory that cannot be had is told to every rank with the need and the
       }
       must_fail(context, 5s, [&] { host_communicator communicator(group, peerless::communicator_options{}); });
       ::setrlimit(RLIMIT_FSIZE, &before);
-      context.require(open_descriptors() == descriptors, "descriptors after a failed construction", std::to_string(open_descriptors()));
+      context.require(open_descriptors() == descriptors, "descriptors after a failed construction",
+                      std::to_string(open_descriptors()));
       context.require(sums_right(group), "after the limit was raised", "wrong sum");
     });
     expectations told(run);
@@ -207,7 +213,8 @@ TEST_CASE("memory that cannot be had is told to every rank with the need and the
 namespace {
 
 // A process whose environment has nothing of any launcher but what `set` names.
-fault_outcome launched_with(std::initializer_list<std::pair<const char*, const char*>> set, peerless::launch_environment* launched = nullptr) {
+fault_outcome launched_with(std::initializer_list<std::pair<const char*, const char*>> set,
+                            peerless::launch_environment* launched = nullptr) {
   auto const run = run_bare(1, ranks_as::processes, [&](rank_context& context) {
     ::clearenv();
     for (auto const& [name, value] : set) ::setenv(name, value, 1);
@@ -218,7 +225,8 @@ fault_outcome launched_with(std::initializer_list<std::pair<const char*, const c
     });
   });
   CHECK(run.problems() == "");
-  if (launched != nullptr) *launched = {static_cast<int>(run[0].marked_ns.load()), static_cast<int>(run[0].command.load()), 0, {}, ""};
+  if (launched != nullptr)
+    *launched = {static_cast<int>(run[0].marked_ns.load()), static_cast<int>(run[0].command.load()), 0, {}, ""};
   return run[0].ended;
 }
 
@@ -233,7 +241,13 @@ void check_bad(const fault_outcome& outcome, const std::string& variable, const 
 
 TEST_CASE("an environment that does not say the rank is refused with the variable's name and value") {
   peerless::launch_environment launched;
-  CHECK(launched_with({{"RANK", "2"}, {"WORLD_SIZE", "4"}, {"LOCAL_RANK", "2"}, {"MASTER_ADDR", "localhost"}, {"MASTER_PORT", "29500"}}, &launched).code == 0);
+  CHECK(launched_with({{"RANK", "2"},
+                       {"WORLD_SIZE", "4"},
+                       {"LOCAL_RANK", "2"},
+                       {"MASTER_ADDR", "localhost"},
+                       {"MASTER_PORT", "29500"}},
+                      &launched)
+            .code == 0);
   CHECK(launched.rank == 2);
   CHECK(launched.size == 4);
   check_bad(launched_with({{"WORLD_SIZE", "4"}}), "RANK", "");
@@ -315,8 +329,11 @@ TEST_CASE("ranks in different pid namespaces meet, and a death is told across th
       ::kill(::getpid(), SIGKILL);  // ignored by the first process of a namespace, if it comes from inside
       std::_Exit(0);
     }
-    must_fail(context, 4s, [&] { for (int i = 0; i < 1000000; ++i) sum(); });
+    must_fail(context, 4s, [&] {
+      for (int i = 0; i < 1000000; ++i) sum();
+    });
   });
   if (run[1].note.view() == "not allowed") PEERLESS_SKIP("this machine does not allow pid namespaces");
-  CHECK(expectations(run).failed(0, {errc::peer_died}, 1).within(0, run[1].marked_ns, death_told_within_ns).text() == "");
+  CHECK(expectations(run).failed(0, {errc::peer_died}, 1).within(0, run[1].marked_ns, death_told_within_ns).text() ==
+        "");
 }

@@ -66,7 +66,10 @@ class call_checker {
   static std::size_t footprint(const call_spec& call) { return 2 * region(call.bytes() + 128); }
 
   call_checker(rank_context& context, rank_communicator& communicator, std::size_t arena_bytes, std::uint64_t seed)
-      : context_(&context), communicator_(&communicator), arena_bytes_(arena_bytes), seed_(seed),
+      : context_(&context),
+        communicator_(&communicator),
+        arena_bytes_(arena_bytes),
+        seed_(seed),
         dawdling_(seed ^ mix(static_cast<std::uint64_t>(context.rank()) + 77)) {}
 
   rank_communicator& communicator() { return *communicator_; }
@@ -97,8 +100,8 @@ class call_checker {
     return communicator_->capture([&] { enqueue(calls); });
   }
 
-  // Replays a captured sequence `times` times in a row on fresh data and checks it. More than once only without calls in
-  // place, whose inputs the first time changes.
+  // Replays a captured sequence `times` times in a row on fresh data and checks it. More than once only without calls
+  // in place, whose inputs the first time changes.
   void replay(int graph, std::span<const call_spec> calls, int times = 1) {
     place(calls);
     fill_staging(calls);
@@ -136,7 +139,8 @@ class call_checker {
       p.in = call.in_place ? p.out : reserve(call.in_offset);
       placed_.push_back(p);
     }
-    if (used_ > arena_bytes_) throw error(errc::invalid_argument, "a test asks for more than its arena: " + std::to_string(used_));
+    if (used_ > arena_bytes_)
+      throw error(errc::invalid_argument, "a test asks for more than its arena: " + std::to_string(used_));
   }
 
   // Poison everywhere, another one each time so that no earlier result passes for this one, then the inputs.
@@ -145,14 +149,16 @@ class call_checker {
     std::memset(staging, static_cast<int>(0xa1 + 2 * (batch_++ % 31)), used_);
     for (std::size_t i = 0; i < calls.size(); ++i) {
       placed_[i].seed = mix(seed_ + ++calls_made_);
-      fill(calls[i].type, calls[i].data, placed_[i].seed, context_->rank(), 0, {staging + placed_[i].in, calls[i].bytes()});
+      fill(calls[i].type, calls[i].data, placed_[i].seed, context_->rank(), 0,
+           {staging + placed_[i].in, calls[i].bytes()});
     }
   }
 
   void enqueue(std::span<const call_spec> calls) {
     std::byte* arena = communicator_->arena();
     for (std::size_t i = 0; i < calls.size(); ++i) {
-      call_arguments arguments{calls[i].type, calls[i].op, arena + placed_[i].in, arena + placed_[i].out, calls[i].n_elements, {}};
+      call_arguments arguments{calls[i].type,          calls[i].op,         arena + placed_[i].in,
+                               arena + placed_[i].out, calls[i].n_elements, {}};
       if (calls[i].protocol) {
         arguments.forced = communicator_->plan_with(*calls[i].protocol);
         if (calls[i].blocks != 0) arguments.forced->shape.blocks = calls[i].blocks;
@@ -187,11 +193,12 @@ class call_checker {
     for (std::size_t i = 0; i <= calls.size(); ++i) {
       std::size_t const end = i < calls.size() ? placed_[i].out : used_;
       if (std::memcmp(staging + begin, result + begin, end - begin) != 0) {
-        auto const first = static_cast<std::size_t>(
-            std::mismatch(staging + begin, staging + end, result + begin).first - staging);
+        auto const first =
+            static_cast<std::size_t>(std::mismatch(staging + begin, staging + end, result + begin).first - staging);
         auto const call = i == calls.size() ? i - 1 : i;
-        report(calls[call], call, "byte " + std::to_string(first) + " outside the outputs was changed (this call's output begins at " +
-                                      std::to_string(placed_[call].out) + ")");
+        report(calls[call], call,
+               "byte " + std::to_string(first) + " outside the outputs was changed (this call's output begins at " +
+                   std::to_string(placed_[call].out) + ")");
         return;
       }
       if (i < calls.size()) begin = placed_[i].out + calls[i].bytes();
@@ -240,32 +247,38 @@ class call_checker {
     std::uint64_t word = 0;
     std::memcpy(&word, data + i * size_bytes(type), size_bytes(type));  // little-endian
     char text[24];
-    std::snprintf(text, sizeof text, "0x%0*llx", static_cast<int>(2 * size_bytes(type)), static_cast<unsigned long long>(word));
+    std::snprintf(text, sizeof text, "0x%0*llx", static_cast<int>(2 * size_bytes(type)),
+                  static_cast<unsigned long long>(word));
     return text;
   }
 
   // Where the sum has a closed form, the result is compared with that too, and no reference comes between.
-  bool check_closed_form(const call_spec& call, std::size_t position, std::size_t first, std::size_t n, const std::byte* got) {
+  bool check_closed_form(const call_spec& call, std::size_t position, std::size_t first, std::size_t n,
+                         const std::byte* got) {
     if (call.data != payload::counted && call.data != payload::partial_sums) return true;
-    if (call.data == payload::partial_sums && call.type == dtype::bf16) return true;  // its inputs are cut: no closed form
+    if (call.data == payload::partial_sums && call.type == dtype::bf16)
+      return true;  // its inputs are cut: no closed form
     for (std::size_t i = 0; i < n; ++i) {
       std::int64_t sum = 0;
       for (int rank = 0; rank < communicator_->world_size(); ++rank) {
-        sum += call.data == payload::counted ? detail::counted_value(rank, first + i) : detail::partial_sums_value(rank);
+        sum +=
+            call.data == payload::counted ? detail::counted_value(rank, first + i) : detail::partial_sums_value(rank);
       }
       long double want = static_cast<long double>(sum);
       if (call.type == dtype::f16 && sum > 65504) want = std::numeric_limits<long double>::infinity();
       if (call.type == dtype::u32) want = static_cast<std::uint32_t>(sum);
       long double const value = value_at(call.type, got, i);
       if (value == want) continue;
-      report(call, position, "element " + std::to_string(first + i) + " is " + std::to_string(value) + " and the sum is " + std::to_string(want));
+      report(call, position,
+             "element " + std::to_string(first + i) + " is " + std::to_string(value) + " and the sum is " +
+                 std::to_string(want));
       return false;
     }
     return true;
   }
 
-  void report_difference(const call_spec& call, std::size_t position, std::size_t first, std::size_t n, const std::byte* expected,
-                         const std::byte* got) {
+  void report_difference(const call_spec& call, std::size_t position, std::size_t first, std::size_t n,
+                         const std::byte* expected, const std::byte* got) {
     std::size_t const width = size_bytes(call.type);
     std::size_t wrong = 0, index = n;
     for (std::size_t i = 0; i < n; ++i) {
@@ -273,16 +286,17 @@ class call_checker {
       ++wrong;
       index = std::min(index, i);
     }
-    std::string text = "element " + std::to_string(first + index) + " is " + bits(call.type, got, index) + " and must be " +
-                       bits(call.type, expected, index) + "; inputs";
+    std::string text = "element " + std::to_string(first + index) + " is " + bits(call.type, got, index) +
+                       " and must be " + bits(call.type, expected, index) + "; inputs";
     for (auto const* input : pointers_) text += " " + bits(call.type, input, index);
-    text += "; " + std::to_string(wrong) + " of " + std::to_string(n) + " elements differ from " + std::to_string(first);
+    text +=
+        "; " + std::to_string(wrong) + " of " + std::to_string(n) + " elements differ from " + std::to_string(first);
     report(call, position, text);
   }
 
   void report(const call_spec& call, std::size_t position, const std::string& text) {
-    context_->fail(where_, "call " + std::to_string(calls_made_) + " (" + std::to_string(position) + " in its batch), " +
-                               describe_call(call) + ": " + text);
+    context_->fail(where_, "call " + std::to_string(calls_made_) + " (" + std::to_string(position) +
+                               " in its batch), " + describe_call(call) + ": " + text);
   }
 
   rank_context* context_;

@@ -82,7 +82,9 @@ class cuda_memory {
     graphs_.push_back(executable);
     return static_cast<int>(graphs_.size()) - 1;
   }
-  void replay(int graph) { require_cuda(cudaGraphLaunch(graphs_[static_cast<std::size_t>(graph)], stream_), "cudaGraphLaunch"); }
+  void replay(int graph) {
+    require_cuda(cudaGraphLaunch(graphs_[static_cast<std::size_t>(graph)], stream_), "cudaGraphLaunch");
+  }
 
  private:
   cudaStream_t stream_ = nullptr;

@@ -37,7 +37,9 @@ inline std::vector<std::string> names_in(const std::string& folder) {
   return names;
 }
 
-inline bool is_number(const std::string& text) { return !text.empty() && text.find_first_not_of("0123456789") == std::string::npos; }
+inline bool is_number(const std::string& text) {
+  return !text.empty() && text.find_first_not_of("0123456789") == std::string::npos;
+}
 
 // Parent of a process; 0 if it is gone.
 inline int parent_of(int pid) {
@@ -96,7 +98,10 @@ inline void adopt_orphans() { ::prctl(PR_SET_CHILD_SUBREAPER, 1); }
 class leak_check {
  public:
   leak_check()
-      : shm_(names()), sockets_(abstract_sockets()), children_(child_processes()), descriptors_(open_descriptors()),
+      : shm_(names()),
+        sockets_(abstract_sockets()),
+        children_(child_processes()),
+        descriptors_(open_descriptors()),
         threads_(thread_count()) {}
 
   // Empty if all is as before; waits at most `patience` for other programs' entries, and dying processes, to go.
@@ -163,10 +168,12 @@ class leak_check {
       }
     }
     if (open_descriptors() != descriptors_) {
-      problems.push_back("descriptors: " + std::to_string(descriptors_) + " before, " + std::to_string(open_descriptors()) + " after");
+      problems.push_back("descriptors: " + std::to_string(descriptors_) + " before, " +
+                         std::to_string(open_descriptors()) + " after");
     }
     if (thread_count() != threads_) {
-      problems.push_back("threads: " + std::to_string(threads_) + " before, " + std::to_string(thread_count()) + " after");
+      problems.push_back("threads: " + std::to_string(threads_) + " before, " + std::to_string(thread_count()) +
+                         " after");
     }
     return problems;
   }

@@ -34,8 +34,9 @@ enum class payload : std::uint8_t {
 };
 
 constexpr const char* name_of(payload kind) {
-  constexpr const char* names[] = {"uniform",        "wide",          "bits",     "nans",      "infinities", "signed zeros",
-                                   "sentinel words", "low word ones", "extremes", "subnormals", "counted",  "partial sums"};
+  constexpr const char* names[] = {"uniform",    "wide",         "bits",           "nans",
+                                   "infinities", "signed zeros", "sentinel words", "low word ones",
+                                   "extremes",   "subnormals",   "counted",        "partial sums"};
   return kind < payload::last_ ? names[static_cast<unsigned>(kind)] : "?";
 }
 
@@ -78,7 +79,8 @@ constexpr std::uint64_t from_integer(format f, std::int64_t value) {
   auto const magnitude = static_cast<std::uint64_t>(value < 0 ? -value : value);
   unsigned const top = 63u - static_cast<unsigned>(std::countl_zero(magnitude));
   std::uint64_t const rest = magnitude ^ std::uint64_t{1} << top;
-  std::uint64_t const mantissa = top <= f.mantissa_bits ? rest << (f.mantissa_bits - top) : rest >> (top - f.mantissa_bits);
+  std::uint64_t const mantissa =
+      top <= f.mantissa_bits ? rest << (f.mantissa_bits - top) : rest >> (top - f.mantissa_bits);
   return sign | (f.bias() + top) << f.mantissa_bits | mantissa;
 }
 
@@ -118,14 +120,17 @@ constexpr std::uint64_t float_element(format f, payload kind, std::uint64_t h, s
       // A word of all ones: both halves of a pair of 16-bit elements, by the pair's hash; either half of an f64.
       if (f.bits == 16) return (word_hash & 3) == 0 ? f.all_ones() : plain;
       if (f.bits == 32) return choice < 4 ? f.all_ones() : plain;
-      return choice < 2 ? f.all_ones() : choice < 6 ? (plain | 0xffffffffu) : low ? (plain & f.sign()) | 0x7fffffffffffffffu : plain;
+      return choice < 2   ? f.all_ones()
+             : choice < 6 ? (plain | 0xffffffffu)
+             : low        ? (plain & f.sign()) | 0x7fffffffffffffffu
+                          : plain;
     }
     case payload::extremes: {
       std::uint64_t const sign = (h & 1) != 0 ? f.sign() : 0;
       switch (choice & 3) {
-        case 0: return sign | (f.infinity() - 1);                          // largest finite
-        case 1: return sign | 1;                                           // least subnormal
-        case 2: return sign | std::uint64_t{1} << f.mantissa_bits;         // least normal
+        case 0: return sign | (f.infinity() - 1);                   // largest finite
+        case 1: return sign | 1;                                    // least subnormal
+        case 2: return sign | std::uint64_t{1} << f.mantissa_bits;  // least normal
         default: return sign | f.one();
       }
     }
@@ -146,7 +151,8 @@ constexpr std::uint32_t integer_element(payload kind, std::uint64_t h) {
       return values[h & 7];
     }
     case payload::signed_zeros:
-    case payload::subnormals: return (h & 1) != 0 ? static_cast<std::uint32_t>(h >> 60) : 0u - static_cast<std::uint32_t>(h >> 60);
+    case payload::subnormals:
+      return (h & 1) != 0 ? static_cast<std::uint32_t>(h >> 60) : 0u - static_cast<std::uint32_t>(h >> 60);
     default: return any;
   }
 }
@@ -160,7 +166,9 @@ void fill_words(std::byte* out, std::size_t n, Element&& element) {
 }
 
 inline void fill_closed_form(dtype type, payload kind, int rank, std::size_t first, std::span<std::byte> out) {
-  auto const value = [&](std::size_t i) { return kind == payload::counted ? counted_value(rank, first + i) : partial_sums_value(rank); };
+  auto const value = [&](std::size_t i) {
+    return kind == payload::counted ? counted_value(rank, first + i) : partial_sums_value(rank);
+  };
   bool const integer = type == dtype::i32 || type == dtype::u32;
   format const f = format_of(type);
   std::size_t const width = peerless::size_bytes(type);
@@ -175,7 +183,8 @@ inline void fill_closed_form(dtype type, payload kind, int rank, std::size_t fir
 // Writes the elements [first, first + n) of rank `rank`'s input to `out`, which holds n elements of `type` (of any
 // alignment), n = out.size() / size_bytes(type).
 inline void fill(dtype type, payload kind, std::uint64_t seed, int rank, std::size_t first, std::span<std::byte> out) {
-  if (kind == payload::counted || kind == payload::partial_sums) return detail::fill_closed_form(type, kind, rank, first, out);
+  if (kind == payload::counted || kind == payload::partial_sums)
+    return detail::fill_closed_form(type, kind, rank, first, out);
   std::uint64_t const stream = mix(seed ^ mix(static_cast<std::uint64_t>(rank) + 1));
   std::size_t const n = out.size() / peerless::size_bytes(type);
   auto const hash = [stream, first](std::size_t i) { return mix(stream + (first + i)); };
@@ -188,7 +197,8 @@ inline void fill(dtype type, payload kind, std::uint64_t seed, int rank, std::si
   switch (type) {
     case dtype::i32:
     case dtype::u32:
-      detail::fill_words<std::uint32_t>(out.data(), n, [&](std::size_t i) { return detail::integer_element(kind, hash(i)); });
+      detail::fill_words<std::uint32_t>(out.data(), n,
+                                        [&](std::size_t i) { return detail::integer_element(kind, hash(i)); });
       return;
     case dtype::f16:
     case dtype::bf16: {

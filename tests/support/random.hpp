@@ -37,7 +37,8 @@ class random_choices {
     unsigned bits = 0;
     while (bits < 63 && (limit >> bits) != 0) ++bits;
     std::uint64_t const width = below(bits + 1);
-    std::uint64_t const value = width == 0 ? 0 : (std::uint64_t{1} << (width - 1)) + below(std::uint64_t{1} << (width - 1));
+    std::uint64_t const value =
+        width == 0 ? 0 : (std::uint64_t{1} << (width - 1)) + below(std::uint64_t{1} << (width - 1));
     return value > limit ? limit : value;
   }
 

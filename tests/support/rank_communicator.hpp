@@ -1,5 +1,5 @@
-// One rank's communicator as the tests see it, whatever its transport: element type, operation and protocol are run-time
-// values here, so that every case is compiled once and each backend instantiates one class.
+// One rank's communicator as the tests see it, whatever its transport: element type, operation and protocol are
+// run-time values here, so that every case is compiled once and each backend instantiates one class.
 #pragma once
 
 #include <cstddef>
@@ -45,16 +45,16 @@ class rank_communicator {
   virtual void abort() = 0;
   virtual std::string describe() const = 0;
 
-  // The arena: `capacity_bytes` of the backend's memory at arena(), 256-byte aligned. upload() puts the first `bytes` of
-  // `from` there (staging() is a good source), in stream order; fetch() waits and returns the first `bytes` as the host sees
-  // them, valid until the next upload. Neither allocates, so peers' kernels may be running.
+  // The arena: `capacity_bytes` of the backend's memory at arena(), 256-byte aligned. upload() puts the first `bytes`
+  // of `from` there (staging() is a good source), in stream order; fetch() waits and returns the first `bytes` as the
+  // host sees them, valid until the next upload. Neither allocates, so peers' kernels may be running.
   virtual std::byte* arena() = 0;
   virtual std::byte* staging() = 0;
   virtual void upload(std::size_t bytes) = 0;
   virtual const std::byte* fetch(std::size_t bytes) = 0;
 
-  // Records the calls made by `enqueue` without running them and returns an id; replay() enqueues them. Backends without
-  // capture throw errc::unsupported.
+  // Records the calls made by `enqueue` without running them and returns an id; replay() enqueues them. Backends
+  // without capture throw errc::unsupported.
   virtual int capture(const std::function<void()>& enqueue) = 0;
   virtual void replay(int graph) = 0;
 };
@@ -64,7 +64,8 @@ struct backend {
   std::string_view name;
   bool captures;   // capture and replay work
   bool on_device;  // buffers are of a GPU
-  std::unique_ptr<rank_communicator> (*make)(bootstrap_ref group, const communicator_options& options, std::size_t arena_bytes);
+  std::unique_ptr<rank_communicator> (*make)(bootstrap_ref group, const communicator_options& options,
+                                             std::size_t arena_bytes);
 };
 
 // The backend that this program was built for: each has one file that defines it.

@@ -125,7 +125,8 @@ inline double sum_in_f32(double sum, double next) { return static_cast<double>(s
 
 // Writes to `out` the reduction of n elements of inputs[0] ... inputs[world - 1]; no alignment is asked for.
 // `op` is sum, min or max; `type` one of f16 bf16 f32 f64 i32 u32.
-inline void reference_reduce(dtype type, reduce_op op, const std::byte* const* inputs, int world, std::size_t n, std::byte* out) {
+inline void reference_reduce(dtype type, reduce_op op, const std::byte* const* inputs, int world, std::size_t n,
+                             std::byte* out) {
   using namespace detail;
   bool const greatest = op == reduce_op::max;
   format const f = format_of(type);
@@ -137,7 +138,8 @@ inline void reference_reduce(dtype type, reduce_op op, const std::byte* const* i
     case dtype::f16:
     case dtype::bf16: {
       if (op != reduce_op::sum) {
-        fold_words<std::uint16_t>(n, out, [&](std::size_t i) { return extreme_float<std::uint16_t>(f, inputs, world, i, greatest); });
+        fold_words<std::uint16_t>(
+            n, out, [&](std::size_t i) { return extreme_float<std::uint16_t>(f, inputs, world, i, greatest); });
         return;
       }
       decode_table const& values = table_of(type);
@@ -150,7 +152,8 @@ inline void reference_reduce(dtype type, reduce_op op, const std::byte* const* i
     }
     case dtype::f32:
       if (op != reduce_op::sum) {
-        fold_words<std::uint32_t>(n, out, [&](std::size_t i) { return extreme_float<std::uint32_t>(f, inputs, world, i, greatest); });
+        fold_words<std::uint32_t>(
+            n, out, [&](std::size_t i) { return extreme_float<std::uint32_t>(f, inputs, world, i, greatest); });
         return;
       }
       fold_words<std::uint32_t>(n, out, [&](std::size_t i) {
@@ -161,7 +164,8 @@ inline void reference_reduce(dtype type, reduce_op op, const std::byte* const* i
       return;
     default:
       if (op != reduce_op::sum) {
-        fold_words<std::uint64_t>(n, out, [&](std::size_t i) { return extreme_float<std::uint64_t>(f, inputs, world, i, greatest); });
+        fold_words<std::uint64_t>(
+            n, out, [&](std::size_t i) { return extreme_float<std::uint64_t>(f, inputs, world, i, greatest); });
         return;
       }
       fold_words<std::uint64_t>(n, out, [&](std::size_t i) {

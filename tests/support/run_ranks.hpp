@@ -55,7 +55,8 @@ constexpr const char* name_of(ranks_as how) { return how == ranks_as::processes 
 
 // Both ways; under ThreadSanitizer, which does not see other processes, threads only.
 inline std::vector<ranks_as> both_ways() {
-  return under_tsan ? std::vector<ranks_as>{ranks_as::threads} : std::vector<ranks_as>{ranks_as::processes, ranks_as::threads};
+  return under_tsan ? std::vector<ranks_as>{ranks_as::threads}
+                    : std::vector<ranks_as>{ranks_as::processes, ranks_as::threads};
 }
 
 // What the body of a rank sees of its run.
@@ -102,7 +103,9 @@ class supervisor {
   supervisor(shared_report& report, const std::vector<pid_t>& pids) : report_(&report), pids_(&pids) {}
   rank_record& record(int rank) { return (*report_)[rank]; }
   // Sends a signal to the process of a rank (of all ranks, if they are threads).
-  void signal(int rank, int number) { ::kill((*pids_)[pids_->size() == 1 ? 0 : static_cast<std::size_t>(rank)], number); }
+  void signal(int rank, int number) {
+    ::kill((*pids_)[pids_->size() == 1 ? 0 : static_cast<std::size_t>(rank)], number);
+  }
 
  private:
   shared_report* report_;
@@ -110,8 +113,8 @@ class supervisor {
 };
 
 struct run_options {
-  std::chrono::milliseconds timeout{120'000};      // of the whole run; four times that under ThreadSanitizer
-  std::set<int> killed{};                          // ranks that are to end by SIGKILL
+  std::chrono::milliseconds timeout{120'000};  // of the whole run; four times that under ThreadSanitizer
+  std::set<int> killed{};                      // ranks that are to end by SIGKILL
   std::function<void(supervisor&)> during{};
   bool check_leaks = true;
 };
@@ -197,7 +200,8 @@ inline std::string status_text(int status) {
 
 // Waits for all children until the deadline, then kills the rest by pid. Returns one wait status a child, or nothing
 // for those that had to be killed.
-inline std::vector<std::optional<int>> wait_all(const std::vector<pid_t>& pids, std::chrono::steady_clock::time_point until) {
+inline std::vector<std::optional<int>> wait_all(const std::vector<pid_t>& pids,
+                                                std::chrono::steady_clock::time_point until) {
   std::vector<std::optional<int>> statuses(pids.size());
   std::vector<bool> gone(pids.size(), false);
   std::size_t left = pids.size();
@@ -262,7 +266,8 @@ inline run_result run_bare(int world, ranks_as how, const rank_body& body, run_o
     if (!statuses[i].has_value()) {
       result.add_problem(who + " did not end within " + std::to_string(timeout.count()) + " ms and was killed");
     } else if (to_be_killed != (WIFSIGNALED(*statuses[i]) && WTERMSIG(*statuses[i]) == SIGKILL)) {
-      result.add_problem(who + " was " + (to_be_killed ? "" : "not ") + "to be killed: " + detail::status_text(*statuses[i]));
+      result.add_problem(who + " was " + (to_be_killed ? "" : "not ") +
+                         "to be killed: " + detail::status_text(*statuses[i]));
     } else if (!to_be_killed && *statuses[i] != 0) {
       result.add_problem(who + ": " + detail::status_text(*statuses[i]));
     }
@@ -272,9 +277,11 @@ inline run_result run_bare(int world, ranks_as how, const rank_body& body, run_o
     std::string const who = "rank " + std::to_string(rank);
     std::uint32_t const failures = record.failures.load();
     for (std::uint32_t i = 0; i < failures && i < rank_record::kept_failures; ++i) {
-      result.add_problem(who + ": " + std::string(record.texts[i].where.view()) + ": " + std::string(record.texts[i].text.view()));
+      result.add_problem(who + ": " + std::string(record.texts[i].where.view()) + ": " +
+                         std::string(record.texts[i].text.view()));
     }
-    if (failures > rank_record::kept_failures) result.add_problem(who + ": " + std::to_string(failures) + " failures in all");
+    if (failures > rank_record::kept_failures)
+      result.add_problem(who + ": " + std::to_string(failures) + " failures in all");
     if (record.finished.load() == 0 && options.killed.count(rank) == 0) result.add_problem(who + " did not finish");
   }
   if (options.check_leaks) {
@@ -286,24 +293,32 @@ inline run_result run_bare(int world, ranks_as how, const rank_body& body, run_o
 // A job identity that no other run on this machine has.
 inline peerless::job_identity unique_job() {
   static std::uint64_t counter = 0;
-  std::uint64_t const mark = mix(static_cast<std::uint64_t>(now_ns()) + mix(static_cast<std::uint64_t>(::getpid()) + ++counter));
+  std::uint64_t const mark =
+      mix(static_cast<std::uint64_t>(now_ns()) + mix(static_cast<std::uint64_t>(::getpid()) + ++counter));
   return job_identity::named("peerless-test-" + std::to_string(::getpid()) + "-" + std::to_string(mark));
 }
 
-// As run_bare, with a bootstrap of the right kind for each rank: a socket among processes, a thread_group among threads.
+// As run_bare, with a bootstrap of the right kind for each rank: a socket among processes, a thread_group among
+// threads.
 inline run_result run_ranks(int world, ranks_as how, const rank_body_with_bootstrap& body, run_options options = {}) {
   if (how == ranks_as::threads) {
     auto group = std::make_shared<peerless::thread_group>(world);
-    return run_bare(world, how, [group, &body](rank_context& context) {
-      auto bootstrap = group->rank(context.rank());
-      body(context, peerless::bootstrap_ref(bootstrap));
-    }, std::move(options));
+    return run_bare(
+        world, how,
+        [group, &body](rank_context& context) {
+          auto bootstrap = group->rank(context.rank());
+          body(context, peerless::bootstrap_ref(bootstrap));
+        },
+        std::move(options));
   }
   peerless::job_identity const job = unique_job();
-  return run_bare(world, how, [&](rank_context& context) {
-    auto bootstrap = peerless::local_host_bootstrap::connect(job, context.rank(), context.world_size());
-    body(context, peerless::bootstrap_ref(bootstrap));
-  }, std::move(options));
+  return run_bare(
+      world, how,
+      [&](rank_context& context) {
+        auto bootstrap = peerless::local_host_bootstrap::connect(job, context.rank(), context.world_size());
+        body(context, peerless::bootstrap_ref(bootstrap));
+      },
+      std::move(options));
 }
 
 }  // namespace peerless::test

@@ -21,7 +21,8 @@ namespace peerless::test {
 
 // Nanoseconds of the machine's monotonic clock: comparable among processes.
 inline std::int64_t now_ns() {
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch()).count();
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
+      .count();
 }
 
 // A text of bounded length in shared memory; longer ones are cut.
@@ -39,11 +40,11 @@ struct fixed_text {
 
 // How a call that was to fail ended.
 struct fault_outcome {
-  std::uint32_t code = 0;         // peerless::errc
-  std::int32_t rank = -1;         // the rank that the error names
-  std::int64_t elapsed_ns = 0;    // from the start of the failing call to the error
-  std::int64_t at_ns = 0;         // when the error came, on now_ns()
-  fixed_text<704> text{};         // what()
+  std::uint32_t code = 0;       // peerless::errc
+  std::int32_t rank = -1;       // the rank that the error names
+  std::int64_t elapsed_ns = 0;  // from the start of the failing call to the error
+  std::int64_t at_ns = 0;       // when the error came, on now_ns()
+  fixed_text<704> text{};       // what()
 
   peerless::errc errc() const { return static_cast<peerless::errc>(code); }
 };
@@ -57,17 +58,17 @@ struct failure_text {
 struct rank_record {
   static constexpr std::size_t kept_failures = 6;  // texts; the count goes on
 
-  std::atomic<std::uint32_t> finished{0};     // the body returned or threw
+  std::atomic<std::uint32_t> finished{0};  // the body returned or threw
   std::atomic<std::uint32_t> failures{0};
-  std::atomic<std::uint64_t> verified{0};     // calls whose result was compared bit for bit
-  std::atomic<std::uint64_t> phase{0};        // free for the test: how far the rank has come
-  std::atomic<std::uint64_t> command{0};      // free for the test: what the supervisor or a peer asks for
-  std::atomic<std::int64_t> marked_ns{0};     // free for the test: when something happened
-  std::atomic<std::int32_t> pid{0};           // as the rank itself sees it
-  std::atomic<std::uint32_t> outcomes{0};     // 1: `ended` holds
+  std::atomic<std::uint64_t> verified{0};  // calls whose result was compared bit for bit
+  std::atomic<std::uint64_t> phase{0};     // free for the test: how far the rank has come
+  std::atomic<std::uint64_t> command{0};   // free for the test: what the supervisor or a peer asks for
+  std::atomic<std::int64_t> marked_ns{0};  // free for the test: when something happened
+  std::atomic<std::int32_t> pid{0};        // as the rank itself sees it
+  std::atomic<std::uint32_t> outcomes{0};  // 1: `ended` holds
   fault_outcome ended;
   failure_text texts[kept_failures];
-  fixed_text<480> note{};                     // one line for the log
+  fixed_text<480> note{};  // one line for the log
 
   void fail(std::string_view where, std::string_view text) {
     std::uint32_t const index = failures.load(std::memory_order_relaxed);

@@ -90,10 +90,11 @@ class typed_rank final : public rank_communicator {
 // Describes a backend to the cases.
 template <class Backend>
 backend describe_backend() {
-  return {Backend::name, Backend::memory::captures, Backend::memory::on_device,
-          [](bootstrap_ref group, const communicator_options& options, std::size_t arena_bytes) {
-            return std::unique_ptr<rank_communicator>(std::make_unique<typed_rank<Backend>>(group, options, arena_bytes));
-          }};
+  return {
+      Backend::name, Backend::memory::captures, Backend::memory::on_device,
+      [](bootstrap_ref group, const communicator_options& options, std::size_t arena_bytes) {
+        return std::unique_ptr<rank_communicator>(std::make_unique<typed_rank<Backend>>(group, options, arena_bytes));
+      }};
 }
 
 }  // namespace peerless::test

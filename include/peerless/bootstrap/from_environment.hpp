@@ -19,7 +19,7 @@ PEERLESS_BEGIN_NAMESPACE
 struct launch_environment {
   int rank = 0;
   int size = 1;
-  int local_rank = 0;               // for choosing a GPU
+  int local_rank = 0;  // for choosing a GPU
   job_identity identity;
   std::string_view source = "none";  // the launcher, as in messages
 };
@@ -44,8 +44,8 @@ inline constexpr launcher open_mpi{"Open MPI", "OMPI_COMM_WORLD_RANK", "OMPI_COM
                                    "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE"};
 inline constexpr launcher pmi{"PMI (MPICH, Intel MPI)", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS"};
 inline constexpr launcher slurm{"Slurm", "SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID", nullptr};
-inline constexpr launcher own_variables{"own variables", "PEERLESS_RANK", "PEERLESS_WORLD_SIZE",
-                                        "PEERLESS_LOCAL_RANK", nullptr};
+inline constexpr launcher own_variables{"own variables", "PEERLESS_RANK", "PEERLESS_WORLD_SIZE", "PEERLESS_LOCAL_RANK",
+                                        nullptr};
 inline constexpr std::array launchers{own_variables, torchrun, open_mpi, pmi, slurm};
 
 // An srun task, as opposed to the batch script or the interactive shell of an allocation, which see many of the same

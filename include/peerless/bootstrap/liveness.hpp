@@ -112,10 +112,14 @@ class liveness_watch {
       for (std::size_t i = 1; ready > 0 && i < polled.size(); ++i) {
         if (polled[i].revents == 0 || polled[i].fd < 0) continue;
         polled[i].fd = -1;  // poll() skips it from now on: once a rank
-        guarded([&] { if (on_death_) on_death_(ranks[i]); });
+        guarded([&] {
+          if (on_death_) on_death_(ranks[i]);
+        });
       }
       if (clock::now() >= next_tick) {
-        guarded([&] { if (on_tick_) on_tick_(); });
+        guarded([&] {
+          if (on_tick_) on_tick_();
+        });
         next_tick = clock::now() + tick_;
       }
     }

@@ -65,7 +65,9 @@ struct source_location {
   const char* function = "";
   unsigned line = 0;
 
-  static constexpr source_location current(const char* file = __builtin_FILE(), const char* function = __builtin_FUNCTION(), unsigned line = __builtin_LINE()) {
+  static constexpr source_location current(const char* file = __builtin_FILE(),
+                                           const char* function = __builtin_FUNCTION(),
+                                           unsigned line = __builtin_LINE()) {
     return {file, function, line};
   }
 };
@@ -75,7 +77,8 @@ class error : public std::exception {
  public:
   // `message` says what happened and, where it can, what to do about it. `rank` is the rank that the error is about
   // (-1: none in particular); `native_code` is errno, a cudaError_t or an ncclResult_t by code (0: none).
-  explicit error(errc code, std::string message, int rank = -1, int native_code = 0, source_location where = source_location::current())
+  explicit error(errc code, std::string message, int rank = -1, int native_code = 0,
+                 source_location where = source_location::current())
       : code_(code), rank_(rank), native_code_(native_code), where_(where), message_(std::move(message)) {
     what_ = "peerless: ";
     what_ += peerless::describe(code_);

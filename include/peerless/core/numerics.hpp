@@ -55,7 +55,9 @@ PEERLESS_HD constexpr std::uint16_t narrow_bf16(float value) {
   return static_cast<std::uint16_t>((bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16);
 }
 
-PEERLESS_HD constexpr bool is_nan(float value) { return (std::bit_cast<std::uint32_t>(value) & 0x7fffffffu) > 0x7f800000u; }
+PEERLESS_HD constexpr bool is_nan(float value) {
+  return (std::bit_cast<std::uint32_t>(value) & 0x7fffffffu) > 0x7f800000u;
+}
 PEERLESS_HD constexpr bool is_nan(double value) {
   return (std::bit_cast<std::uint64_t>(value) & 0x7fffffffffffffffull) > 0x7ff0000000000000ull;
 }
@@ -73,9 +75,7 @@ PEERLESS_HD constexpr std::int64_t order_key(double value) {
 }  // namespace detail
 
 // Value of an element in the type in which ranks are folded; exact.
-PEERLESS_HD constexpr float to_accumulator(bf16 value) {
-  return std::bit_cast<float>(std::uint32_t{value.bits} << 16);
-}
+PEERLESS_HD constexpr float to_accumulator(bf16 value) { return std::bit_cast<float>(std::uint32_t{value.bits} << 16); }
 PEERLESS_HD inline float to_accumulator(f16 value) {
 #if defined(__CUDA_ARCH__)
   float wide;

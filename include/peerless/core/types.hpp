@@ -30,7 +30,20 @@ struct alignas(16) vec16 {
 };
 
 // Element types at run time. The values are those of ncclDataType_t, so that codes can be passed through.
-enum class dtype : std::uint8_t { i8 = 0, u8 = 1, i32 = 2, u32 = 3, i64 = 4, u64 = 5, f16 = 6, f32 = 7, f64 = 8, bf16 = 9, f8_e4m3 = 10, f8_e5m2 = 11 };
+enum class dtype : std::uint8_t {
+  i8 = 0,
+  u8 = 1,
+  i32 = 2,
+  u32 = 3,
+  i64 = 4,
+  u64 = 5,
+  f16 = 6,
+  f32 = 7,
+  f64 = 8,
+  bf16 = 9,
+  f8_e4m3 = 10,
+  f8_e5m2 = 11
+};
 
 // Reductions at run time. The values are those of ncclRedOp_t.
 enum class reduce_op : std::uint8_t { sum = 0, prod = 1, max = 2, min = 3, avg = 4 };

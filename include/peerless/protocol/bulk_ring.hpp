@@ -1,10 +1,10 @@
 // Bulk ring: messages of any size flow chunk by chunk through a bounded ring a (rank, block), both directions at once.
-// Writers store a chunk and hand it to a publisher, which releases the block's `ready` count; readers acquire the peers'
-// counts, fold the chunk and release `consumed`. A chunk's place is reused when every reader has consumed it.
+// Writers store a chunk and hand it to a publisher, which releases the block's `ready` count; readers acquire the
+// peers' counts, fold the chunk and release `consumed`. A chunk's place is reused when every reader has consumed it.
 //
-// Counts never restart: a call continues where the last one ended, so nothing is reset and nothing is drained. `ready` and
-// `consumed` are one writer a word. A rank can be one call ahead of a peer, never two (it needs the peer's chunks of its own
-// call), so fingerprints alternate by the parity of the epoch.
+// Counts never restart: a call continues where the last one ended, so nothing is reset and nothing is drained. `ready`
+// and `consumed` are one writer a word. A rank can be one call ahead of a peer, never two (it needs the peer's chunks
+// of its own call), so fingerprints alternate by the parity of the epoch.
 #pragma once
 
 #include <peerless/protocol/fold.hpp>
@@ -47,7 +47,8 @@ class bulk_ring {
   PEERLESS_HD void put(Group g, std::uint32_t c) const {
     vec16* to = v_.bulk_chunk(v_.rank, block_, base_ + c);
     const std::uint64_t from = begin_ + std::uint64_t{c} * chunk_;
-    for (std::uint32_t i = g.thread_rank(); i < chunk_ && from + i < end_; i += g.size()) m_.store16_payload(to + i, load_vector(msg_, from + i));
+    for (std::uint32_t i = g.thread_rank(); i < chunk_ && from + i < end_; i += g.size())
+      m_.store16_payload(to + i, load_vector(msg_, from + i));
   }
 
   // Publisher, one thread, after a barrier with the writers: makes chunk `c` visible to the readers of all ranks.
@@ -63,7 +64,8 @@ class bulk_ring {
   // an in-place call is about to overwrite.
   PEERLESS_EXEC_CHECK_DISABLE
   PEERLESS_HD bool is_ready(std::uint32_t c, std::uint32_t peer, std::uint64_t& seen) const {
-    seen = peer == v_.rank ? base_ + m_.load4_acquire_group(posted_) : m_.load8_acquire(&v_.ready(peer, block_)->parity[0].value);
+    seen = peer == v_.rank ? base_ + m_.load4_acquire_group(posted_)
+                           : m_.load8_acquire(&v_.ready(peer, block_)->parity[0].value);
     return static_cast<std::int64_t>(seen - (base_ + c)) > 0;
   }
 
@@ -101,12 +103,13 @@ class bulk_ring {
   PEERLESS_EXEC_CHECK_DISABLE
   PEERLESS_HD void finish() const { m_.store8(v_.protocols->chunks_sent + block_, base_ + n_chunks_); }
 
-  // The whole writer role. `writers` store; `handoff` is the writers and the publisher. What is known of the readers is kept:
-  // a look at a counter is a round trip to host memory.
+  // The whole writer role. `writers` store; `handoff` is the writers and the publisher. What is known of the readers is
+  // kept: a look at a counter is a round trip to host memory.
   PEERLESS_EXEC_CHECK_DISABLE
   template <execution_group Writers, execution_group Handoff>
   PEERLESS_HD bool run_writer(Writers writers, Handoff handoff) const {
-    std::uint64_t room_until = base_;  // chunks below this count have room, as far as this thread's readers are concerned
+    std::uint64_t room_until =
+        base_;  // chunks below this count have room, as far as this thread's readers are concerned
     for (std::uint32_t c = 0; c < n_chunks_; ++c) {
       bool good = true;
       if (static_cast<std::int64_t>(base_ + c - room_until) >= 0) {
@@ -119,7 +122,8 @@ class bulk_ring {
       }
       good = writers.all(good);
       if (good) put(writers, c);
-      if (!handoff.all(good)) return false;  // joins the publisher: writers that ran ahead would oversubscribe the barrier
+      if (!handoff.all(good))
+        return false;  // joins the publisher: writers that ran ahead would oversubscribe the barrier
     }
     return true;
   }
@@ -184,7 +188,9 @@ class bulk_ring {
 
  private:
   // The lesser of two counts near each other; counts may pass 2^63.
-  PEERLESS_HD static std::uint64_t least(std::uint64_t a, std::uint64_t b) { return static_cast<std::int64_t>(a - b) < 0 ? a : b; }
+  PEERLESS_HD static std::uint64_t least(std::uint64_t a, std::uint64_t b) {
+    return static_cast<std::int64_t>(a - b) < 0 ? a : b;
+  }
 
   PEERLESS_EXEC_CHECK_DISABLE
   PEERLESS_HD std::uint64_t first_chunk() const { return m_.load8(v_.protocols->chunks_sent + block_); }

@@ -32,7 +32,8 @@ PEERLESS_EXEC_CHECK_DISABLE
 template <memory_policy Memory>
 PEERLESS_HD inline call_frame open_call(Memory m, const rank_view& v, std::uint64_t fingerprint) {
   const auto protocol = signature_of(fingerprint).protocol;
-  return {m.load8(&v.calls->next_call), m.load8(v.protocols->next_epoch + (static_cast<int>(protocol) - 1)), fingerprint, protocol};
+  return {m.load8(&v.calls->next_call), m.load8(v.protocols->next_epoch + (static_cast<int>(protocol) - 1)),
+          fingerprint, protocol};
 }
 
 // True when an earlier call failed or the communicator was closed: the call must end without touching anything.
@@ -59,8 +60,8 @@ PEERLESS_HD inline void advance_call(Memory m, const rank_view& v, const call_fr
   m.store8(&v.calls->next_call, f.call + 1);
 }
 
-// Ends the communicator on this rank: poisons it, leaves the account for the host and tells the peers. The first failure
-// of a rank is the one that counts. `about` is the rank concerned; `awaited` and `seen` explain. Any thread.
+// Ends the communicator on this rank: poisons it, leaves the account for the host and tells the peers. The first
+// failure of a rank is the one that counts. `about` is the rank concerned; `awaited` and `seen` explain. Any thread.
 PEERLESS_EXEC_CHECK_DISABLE
 template <memory_policy Memory>
 PEERLESS_HD PEERLESS_NOINLINE void fail_call(Memory m, const rank_view& v, call_frame f, errc code, std::uint32_t about,

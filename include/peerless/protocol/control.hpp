@@ -42,7 +42,9 @@ PEERLESS_HD constexpr std::uint64_t encode_verdict(errc code, std::uint32_t abou
   return std::uint64_t{about} << 32 | static_cast<std::uint32_t>(code);
 }
 PEERLESS_HD constexpr errc verdict_code(std::uint64_t verdict) { return static_cast<errc>(verdict & 0xffffffffu); }
-PEERLESS_HD constexpr std::uint32_t verdict_about(std::uint64_t verdict) { return static_cast<std::uint32_t>(verdict >> 32); }
+PEERLESS_HD constexpr std::uint32_t verdict_about(std::uint64_t verdict) {
+  return static_cast<std::uint32_t>(verdict >> 32);
+}
 
 // Sentinel slots per rank and protocol constants that belong together: see sentinel_one_shot.hpp for the argument.
 inline constexpr std::uint64_t sentinel_slots = 6;
@@ -52,7 +54,8 @@ inline constexpr std::uint64_t flagged_slots = 2;
 // Most blocks of a launch, in every protocol.
 inline constexpr std::uint32_t max_blocks = 64;
 
-// Private to a rank, in the memory of its executor (device memory for a GPU): what all transports of a communicator share.
+// Private to a rank, in the memory of its executor (device memory for a GPU): what all transports of a communicator
+// share.
 struct call_state {
   alignas(line_bytes) std::uint64_t next_call;  // communicator-wide number of the next call
   // 0, or the errc of the failure that ended the communicator: once set, every later call returns at once.
@@ -62,8 +65,8 @@ struct call_state {
   std::uint64_t gate;
 };
 
-// The gate between two calls: the low 16 bits of the count of blocks that ever entered one, and tags (8 bits): the low two
-// bits of the next call's number and of each protocol's next epoch, from below.
+// The gate between two calls: the low 16 bits of the count of blocks that ever entered one, and tags (8 bits): the low
+// two bits of the next call's number and of each protocol's next epoch, from below.
 PEERLESS_HD constexpr std::uint64_t closed_gate(std::uint64_t blocks_entered, std::uint32_t tags) {
   return blocks_entered << 48 | std::uint64_t{tags & 0xffu} << 40;
 }
@@ -76,8 +79,8 @@ constexpr call_state make_call_state(std::uint64_t first_call) {
   return state;
 }
 
-// Private to a rank and a transport, in the memory of its executor. Changed only by the rank's own calls, in stream order:
-// a captured call therefore replays with the right epoch.
+// Private to a rank and a transport, in the memory of its executor. Changed only by the rank's own calls, in stream
+// order: a captured call therefore replays with the right epoch.
 struct protocol_state {
   // Of each protocol, indexed by protocol_id - 1; advanced by its calls only.
   alignas(line_bytes) std::uint64_t next_epoch[protocol_count];

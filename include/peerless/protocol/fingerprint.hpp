@@ -18,7 +18,8 @@ struct call_signature {
   protocol_id protocol;
 };
 
-// 60 bits: count (49), type (4), operation (3), protocol (4). Equal signatures have equal fingerprints and no others do.
+// 60 bits: count (49), type (4), operation (3), protocol (4). Equal signatures have equal fingerprints and no others
+// do.
 PEERLESS_HD constexpr std::uint64_t fingerprint_of(call_signature call) {
   return (call.n_elements & max_elements) << 11 | static_cast<std::uint64_t>(call.type) << 7 |
          static_cast<std::uint64_t>(call.operation) << 4 | static_cast<std::uint64_t>(call.protocol);
@@ -26,8 +27,8 @@ PEERLESS_HD constexpr std::uint64_t fingerprint_of(call_signature call) {
 
 // The inverse of fingerprint_of.
 PEERLESS_HD constexpr call_signature signature_of(std::uint64_t fingerprint) {
-  return {fingerprint >> 11 & max_elements, static_cast<dtype>(fingerprint >> 7 & 15), static_cast<reduce_op>(fingerprint >> 4 & 7),
-          static_cast<protocol_id>(fingerprint & 15)};
+  return {fingerprint >> 11 & max_elements, static_cast<dtype>(fingerprint >> 7 & 15),
+          static_cast<reduce_op>(fingerprint >> 4 & 7), static_cast<protocol_id>(fingerprint & 15)};
 }
 
 // The word that means "not arrived": a NaN that no arithmetic produces, and what a failed PCIe read returns.

@@ -1,9 +1,9 @@
-// Flagged one-shot: data into the own slot, a barrier of the block, one release flag a block; readers acquire the flag and
-// then read. For every type, and for messages too large to be worth clearing.
+// Flagged one-shot: data into the own slot, a barrier of the block, one release flag a block; readers acquire the flag
+// and then read. For every type, and for messages too large to be worth clearing.
 //
-// Slot reuse. Call k uses slot k mod 2. A rank that has ended call k - 1 has acquired every peer's flag of that call, so
-// every peer had ended call k - 2 with all its reads: its slot may be overwritten in call k.
-// Flag lines alternate by parity for the same reason: a peer may be one call ahead, never two.
+// Slot reuse. Call k uses slot k mod 2. A rank that has ended call k - 1 has acquired every peer's flag of that call,
+// so every peer had ended call k - 2 with all its reads: its slot may be overwritten in call k. Flag lines alternate by
+// parity for the same reason: a peer may be one call ahead, never two.
 #pragma once
 
 #include <peerless/protocol/fold.hpp>
@@ -11,13 +11,14 @@
 
 PEERLESS_BEGIN_NAMESPACE
 
-// The steps of one block of one rank in one call: post(), then await(), then fold() when await() returned true. Every step
-// is run by the same group, with the same number of blocks on all ranks. A block whose part is empty exchanges its flag only.
+// The steps of one block of one rank in one call: post(), then await(), then fold() when await() returned true. Every
+// step is run by the same group, with the same number of blocks on all ranks. A block whose part is empty exchanges its
+// flag only.
 template <element T, reduction Op, memory_policy Memory>
 class flagged_one_shot {
  public:
-  PEERLESS_HD flagged_one_shot(Memory m, const rank_view& v, const call_frame& f, const message<T>& msg, std::uint32_t block,
-                               std::uint32_t n_blocks)
+  PEERLESS_HD flagged_one_shot(Memory m, const rank_view& v, const call_frame& f, const message<T>& msg,
+                               std::uint32_t block, std::uint32_t n_blocks)
       : m_(m), v_(v), f_(f), msg_(msg), block_(block), slot_(f.epoch % flagged_slots) {
     const std::uint64_t vectors = msg.n_vectors();
     const std::uint64_t part = (vectors + n_blocks - 1) / n_blocks;
@@ -30,7 +31,8 @@ class flagged_one_shot {
   template <execution_group Group>
   PEERLESS_HD void post(Group g) const {
     vec16* own = v_.flagged_slot(slot_, v_.rank);
-    for (std::uint64_t i = begin_ + g.thread_rank(); i < end_; i += g.size()) m_.store16_payload(own + i, load_vector(msg_, i));
+    for (std::uint64_t i = begin_ + g.thread_rank(); i < end_; i += g.size())
+      m_.store16_payload(own + i, load_vector(msg_, i));
     g.sync();
     if (g.thread_rank() == 0) {
       auto& flag = half(v_.rank);
@@ -55,7 +57,9 @@ class flagged_one_shot {
   template <execution_group Group>
   PEERLESS_HD void fold(Group g) const {
     constexpr unsigned at_once = 2;
-    const auto source = [this](std::uint32_t r, std::uint64_t i) -> const vec16* { return v_.flagged_slot(slot_, r) + i; };
+    const auto source = [this](std::uint32_t r, std::uint64_t i) -> const vec16* {
+      return v_.flagged_slot(slot_, r) + i;
+    };
     for (std::uint64_t i = begin_ + g.thread_rank(); i < end_; i += at_once * g.size()) {
       fold_payload<Op, at_once>(m_, msg_, v_.rank, v_.world_size(), i, g.size(), end_, source);
     }

@@ -110,13 +110,15 @@ class vector_fold {
   bool started_ = false;
 };
 
-// Folds the vectors index, index + stride, ... below `end`, at most Vectors of them, and stores the results. The own rank's
-// come from the message, rank r's vector i from `source(r, i)`, which a flag that this thread's group has acquired covers.
-// Loads of several ranks and vectors are in flight together: a read through PCIe takes longer than everything else.
+// Folds the vectors index, index + stride, ... below `end`, at most Vectors of them, and stores the results. The own
+// rank's come from the message, rank r's vector i from `source(r, i)`, which a flag that this thread's group has
+// acquired covers. Loads of several ranks and vectors are in flight together: a read through PCIe takes longer than
+// everything else.
 PEERLESS_EXEC_CHECK_DISABLE
 template <reduction Op, unsigned Vectors, element T, memory_policy Memory, class Source>
 PEERLESS_HD inline void fold_payload(Memory m, const message<T>& msg, std::uint32_t rank, std::uint32_t world_size,
-                                     std::uint64_t index, std::uint64_t stride, std::uint64_t end, const Source& source) {
+                                     std::uint64_t index, std::uint64_t stride, std::uint64_t end,
+                                     const Source& source) {
   constexpr std::uint32_t ranks_at_once = 2;
   vector_fold<T, Op> sums[Vectors];
   for (std::uint32_t first = 0; first < world_size; first += ranks_at_once) {

@@ -14,11 +14,11 @@ PEERLESS_BEGIN_NAMESPACE
 // What a user may size. All ranks must give the same values.
 struct layout_sizes {
   std::uint32_t world_size = 1;
-  std::uint32_t bulk_blocks = max_blocks;      // blocks that have a ring
-  std::uint32_t bulk_depth = 8;                // chunks in each ring; a power of two
-  std::uint32_t bulk_chunk_bytes = 8 << 10;    // multiple of 16
-  std::size_t sentinel_slot_bytes = 512 << 10; // multiple of line_bytes
-  std::size_t flagged_slot_bytes = 1 << 20;    // multiple of line_bytes
+  std::uint32_t bulk_blocks = max_blocks;       // blocks that have a ring
+  std::uint32_t bulk_depth = 8;                 // chunks in each ring; a power of two
+  std::uint32_t bulk_chunk_bytes = 8 << 10;     // multiple of 16
+  std::size_t sentinel_slot_bytes = 512 << 10;  // multiple of line_bytes
+  std::size_t flagged_slot_bytes = 1 << 20;     // multiple of line_bytes
 };
 
 // Offsets in bytes from the start of the segment. Trivially copyable: a kernel argument.
@@ -59,7 +59,9 @@ struct segment_header {
 inline constexpr std::uint64_t segment_magic = 0x5053454c52454550ull;  // "PEERLESP"
 
 namespace detail {
-constexpr std::size_t round_up(std::size_t value, std::size_t multiple) { return (value + multiple - 1) / multiple * multiple; }
+constexpr std::size_t round_up(std::size_t value, std::size_t multiple) {
+  return (value + multiple - 1) / multiple * multiple;
+}
 }  // namespace detail
 
 // The layout for these sizes. Control words and counters lie in front, data behind.
@@ -103,14 +105,31 @@ constexpr std::uint64_t hash_values(std::initializer_list<std::uint64_t> values)
 
 // Over every size and offset and the structures' sizes: the meaning of every byte of a segment.
 constexpr std::uint64_t layout_hash(const segment_layout& l) {
-  return hash_values({sizeof(flag_line), sizeof(counter_line), sentinel_slots, flagged_slots, max_blocks, l.sizes.world_size,
-                      l.sizes.bulk_blocks, l.sizes.bulk_depth, l.sizes.bulk_chunk_bytes, l.sizes.sentinel_slot_bytes,
-                      l.sizes.flagged_slot_bytes, l.sentinel_stride, l.entered_lines, l.shadows, l.flag_lines, l.ready_lines,
-                      l.consumed_lines, l.sentinel_data, l.flagged_data, l.bulk_data, l.total_bytes});
+  return hash_values({sizeof(flag_line),
+                      sizeof(counter_line),
+                      sentinel_slots,
+                      flagged_slots,
+                      max_blocks,
+                      l.sizes.world_size,
+                      l.sizes.bulk_blocks,
+                      l.sizes.bulk_depth,
+                      l.sizes.bulk_chunk_bytes,
+                      l.sizes.sentinel_slot_bytes,
+                      l.sizes.flagged_slot_bytes,
+                      l.sentinel_stride,
+                      l.entered_lines,
+                      l.shadows,
+                      l.flag_lines,
+                      l.ready_lines,
+                      l.consumed_lines,
+                      l.sentinel_data,
+                      l.flagged_data,
+                      l.bulk_data,
+                      l.total_bytes});
 }
 
-// Writes the start state of a fresh, zeroed segment but for its header: sentinel slots all ones, every counter one below
-// `first_epoch`. Called by one rank before any other may use the segment.
+// Writes the start state of a fresh, zeroed segment but for its header: sentinel slots all ones, every counter one
+// below `first_epoch`. Called by one rank before any other may use the segment.
 inline void initialise_segment(std::byte* segment, const segment_layout& l, std::uint64_t first_epoch) {
   const std::uint64_t before = first_epoch - 1;
   const std::size_t world = l.sizes.world_size;
@@ -135,8 +154,8 @@ constexpr protocol_state make_protocol_state(std::uint64_t first_epoch) {
   return state;
 }
 
-// Everything that a call needs. A trivially copyable handle, valid while the communicator and the transport that made it
-// live. All pointers are addresses as the executor sees them.
+// Everything that a call needs. A trivially copyable handle, valid while the communicator and the transport that made
+// it live. All pointers are addresses as the executor sees them.
 struct rank_view {
   control_block* controls;    // [world], shared by the ranks of the communicator
   call_state* calls;          // private to the rank
@@ -156,13 +175,15 @@ struct rank_view {
   }
   // The header's vector; data begins line_bytes behind it.
   PEERLESS_HD vec16* sentinel_slot(std::uint64_t slot, std::uint32_t r) const {
-    return reinterpret_cast<vec16*>(segment + layout.sentinel_data + (slot * world_size() + r) * layout.sentinel_stride);
+    return reinterpret_cast<vec16*>(segment + layout.sentinel_data +
+                                    (slot * world_size() + r) * layout.sentinel_stride);
   }
   PEERLESS_HD flag_line* flag(std::uint32_t r, std::uint32_t block) const {
     return reinterpret_cast<flag_line*>(segment + layout.flag_lines) + r * max_blocks + block;
   }
   PEERLESS_HD vec16* flagged_slot(std::uint64_t slot, std::uint32_t r) const {
-    return reinterpret_cast<vec16*>(segment + layout.flagged_data + (slot * world_size() + r) * layout.sizes.flagged_slot_bytes);
+    return reinterpret_cast<vec16*>(segment + layout.flagged_data +
+                                    (slot * world_size() + r) * layout.sizes.flagged_slot_bytes);
   }
   PEERLESS_HD flag_line* ready(std::uint32_t r, std::uint32_t block) const {
     return reinterpret_cast<flag_line*>(segment + layout.ready_lines) + r * layout.sizes.bulk_blocks + block;
@@ -175,7 +196,8 @@ struct rank_view {
   PEERLESS_HD vec16* bulk_chunk(std::uint32_t r, std::uint32_t block, std::uint64_t n) const {
     const std::size_t ring = std::size_t{r} * layout.sizes.bulk_blocks + block;
     return reinterpret_cast<vec16*>(segment + layout.bulk_data +
-                                    (ring * layout.sizes.bulk_depth + (n & (layout.sizes.bulk_depth - 1))) * layout.sizes.bulk_chunk_bytes);
+                                    (ring * layout.sizes.bulk_depth + (n & (layout.sizes.bulk_depth - 1))) *
+                                        layout.sizes.bulk_chunk_bytes);
   }
 };
 

@@ -31,7 +31,9 @@ struct cpu_memory {
   vec16 load16_payload(const vec16* from) const { return *from; }
   void store16_payload(vec16* to, vec16 value) const { *to = value; }
 
-  std::uint32_t load4_acquire_group(const std::uint32_t* from) const { return ref(from).load(std::memory_order_acquire); }
+  std::uint32_t load4_acquire_group(const std::uint32_t* from) const {
+    return ref(from).load(std::memory_order_acquire);
+  }
   void store4_release_group(std::uint32_t* to, std::uint32_t value) const {
     ref(to).store(value, std::memory_order_release);
   }
@@ -42,7 +44,8 @@ struct cpu_memory {
 
   std::uint64_t now_ns() const {
     return static_cast<std::uint64_t>(
-        std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch()).count());
+        std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
+            .count());
   }
   // Spins briefly, then yields: ranks may outnumber the processors.
   void relax(unsigned spin) const {

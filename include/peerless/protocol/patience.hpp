@@ -20,7 +20,8 @@ inline constexpr std::uint64_t call_line_after_ns = 1'000'000;
 PEERLESS_EXEC_CHECK_DISABLE
 template <memory_policy Memory>
 PEERLESS_HD PEERLESS_NOINLINE std::uint64_t look_around(Memory m, const rank_view& v, call_frame f, std::uint32_t peer,
-                                                        std::uint64_t awaited, std::uint64_t seen, std::uint64_t state) {
+                                                        std::uint64_t awaited, std::uint64_t seen,
+                                                        std::uint64_t state) {
   if (is_poisoned(m, v)) return 0;  // another thread of this rank has failed
   const std::uint64_t own = m.load8(&v.control(v.rank)->host_verdict);
   if (own != 0) {
@@ -69,8 +70,8 @@ class patience {
   // (through any barrier that others of its group stand at). `awaited` and `seen` go into the account of a failure.
   PEERLESS_EXEC_CHECK_DISABLE
   template <memory_policy Memory>
-  PEERLESS_HD bool poll_again(Memory m, const rank_view& v, const call_frame& f, std::uint32_t peer, std::uint64_t awaited,
-                              std::uint64_t seen) {
+  PEERLESS_HD bool poll_again(Memory m, const rank_view& v, const call_frame& f, std::uint32_t peer,
+                              std::uint64_t awaited, std::uint64_t seen) {
     m.relax(polls_);
     if (++polls_ % detail::polls_per_look != 0) return true;
     state_ = detail::look_around(m, v, f, peer, awaited, seen, state_);

@@ -2,14 +2,14 @@
 // and no fence on the path. For types with a sentinel only.
 //
 // Slot reuse. Call k uses slot k mod 6. Beside the data, one thread releases `entered[me] = k`, another acquires
-// `entered[p] >= k - 1` of every peer (it lags a call, so it is true at once as a rule), and the rank overwrites its own
-// slot of call k - 3 with sentinels: it becomes the slot of call k + 3.
-//   Nothing unread is overwritten: in call k - 1 this rank acquired entered[p] >= k - 2, so p had entered call k - 2 and
-//   its call k - 3, with all its reads, had ended.
-//   Nothing stale is taken: p clears in call k; its call ends; it releases entered = k + 1 in call k + 1; this rank
-//   acquires that in call k + 2; its call ends; it polls the slot in call k + 3.
-// "Ended" and "before" are ends of kernels (or of calls on a CPU), which order everything. So the duties of one call may
-// run in any order and side by side, and a lag of one call needs 2 (1 + 2) = 6 slots.
+// `entered[p] >= k - 1` of every peer (it lags a call, so it is true at once as a rule), and the rank overwrites its
+// own slot of call k - 3 with sentinels: it becomes the slot of call k + 3.
+//   Nothing unread is overwritten: in call k - 1 this rank acquired entered[p] >= k - 2, so p had entered call k - 2
+//   and its call k - 3, with all its reads, had ended. Nothing stale is taken: p clears in call k; its call ends; it
+//   releases entered = k + 1 in call k + 1; this rank acquires that in call k + 2; its call ends; it polls the slot in
+//   call k + 3.
+// "Ended" and "before" are ends of kernels (or of calls on a CPU), which order everything. So the duties of one call
+// may run in any order and side by side, and a lag of one call needs 2 (1 + 2) = 6 slots.
 #pragma once
 
 #include <peerless/protocol/fold.hpp>
@@ -21,7 +21,8 @@ inline constexpr std::uint64_t sentinel_clear_distance = 3;  // calls until a wr
 inline constexpr std::uint64_t sentinel_acquire_lag = 1;     // calls by which the acquire of `entered` lags
 
 // The duties of one rank in one call. Each is run once a call by the group given, in any order and concurrently, save
-// that a rank posts (header, data) before or while it awaits. Those that can fail return false with the failure recorded.
+// that a rank posts (header, data) before or while it awaits. Those that can fail return false with the failure
+// recorded.
 template <element T, reduction Op, memory_policy Memory>
   requires(has_sentinel(dtype_of<T>))
 class sentinel_one_shot {
@@ -70,8 +71,8 @@ class sentinel_one_shot {
       const slot_header theirs = decode(header);
       if (theirs.epoch != f_.epoch || theirs.fingerprint != f_.fingerprint) {
         const bool other_epoch = theirs.epoch != f_.epoch;
-        fail_call(m_, v_, f_, other_epoch ? errc::overlapped : errc::call_mismatch, p, other_epoch ? f_.epoch : f_.fingerprint,
-                  other_epoch ? theirs.epoch : theirs.fingerprint);
+        fail_call(m_, v_, f_, other_epoch ? errc::overlapped : errc::call_mismatch, p,
+                  other_epoch ? f_.epoch : f_.fingerprint, other_epoch ? theirs.epoch : theirs.fingerprint);
         return false;
       }
     }
@@ -146,7 +147,8 @@ class sentinel_one_shot {
     }
     vec16* slot = v_.sentinel_slot(old, v_.rank);
     constexpr vec16 nothing{{sentinel_word, sentinel_word, sentinel_word, sentinel_word}};
-    for (std::uint32_t i = g.thread_rank(); i < extent; i += g.size()) m_.store16(i == 0 ? slot : slot + data_offset + i - 1, nothing);
+    for (std::uint32_t i = g.thread_rank(); i < extent; i += g.size())
+      m_.store16(i == 0 ? slot : slot + data_offset + i - 1, nothing);
     if (g.thread_rank() == 0) m_.note_overwrite(v_.shadow(old, v_.rank));
   }
 
@@ -159,13 +161,15 @@ class sentinel_one_shot {
   }
 
  private:
-  static constexpr std::uint32_t data_offset = line_bytes / sizeof(vec16);  // vectors between a slot's header and its data
+  static constexpr std::uint32_t data_offset =
+      line_bytes / sizeof(vec16);  // vectors between a slot's header and its data
   static constexpr std::uint32_t canonical_word = sizeof(T) == 2 ? 0x7fff7fffu : 0x7fffffffu;
 
   PEERLESS_HD vec16* data(std::uint32_t r) const { return v_.sentinel_slot(slot_, r) + data_offset; }
 
   PEERLESS_EXEC_CHECK_DISABLE
-  PEERLESS_HD void load_ranks(std::uint32_t first, std::uint64_t i, const vec16& own, vec16 (&theirs)[in_flight]) const {
+  PEERLESS_HD void load_ranks(std::uint32_t first, std::uint64_t i, const vec16& own,
+                              vec16 (&theirs)[in_flight]) const {
     PEERLESS_UNROLL
     for (std::uint32_t j = 0; j < in_flight; ++j) {
       const std::uint32_t r = first + j;

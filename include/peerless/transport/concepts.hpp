@@ -1,7 +1,7 @@
 // The contract of a transport: what a backend must offer so that a communicator can use it.
 //
-// A backend is one header that defines one class and ends in a proof, `static_assert(transport<name>)`. There is no base
-// class, no registry and no list of backends: a communicator is told its transports as template arguments.
+// A backend is one header that defines one class and ends in a proof, `static_assert(transport<name>)`. There is no
+// base class, no registry and no list of backends: a communicator is told its transports as template arguments.
 #pragma once
 
 #include <concepts>
@@ -28,8 +28,9 @@ concept memory_space = requires(std::byte* host) {
 //   name            the name in tables, options and logs; static storage
 //   space           where its arrays live; all transports of one communicator share it
 //   X(boot, group, options)
-//                   collective, at most options.setup_deadline; throws the same error on every rank or on none. Everything
-//                   that a call needs is made here: memory, connections, loaded kernels. `group` outlives the transport.
+//                   collective, at most options.setup_deadline; throws the same error on every rank or on none.
+//                   Everything that a call needs is made here: memory, connections, loaded kernels. `group` outlives
+//                   the transport.
 //   seed_table()    rows for when nothing was measured, in order of preference; the same on all ranks
 //   refuse(...)     why a call cannot take a protocol and shape, nullptr when it can; pure, no allocation, and the same
 //                   answer on all ranks
@@ -50,13 +51,15 @@ concept transport =
       { x.synchronize(stream, limit) } -> std::same_as<bool>;
     };
 
-// A transport that can all-reduce T by Op. `all_reduce<Op>(protocol, shape, msg, stream)` enqueues one call that refuse()
-// admits; it is collective, ordered by the stream, does not block (a host transport, whose stream executes at once, blocks
-// until the call has ended), allocates nothing and may be captured. Failures of peers are left in the session.
+// A transport that can all-reduce T by Op. `all_reduce<Op>(protocol, shape, msg, stream)` enqueues one call that
+// refuse() admits; it is collective, ordered by the stream, does not block (a host transport, whose stream executes at
+// once, blocks until the call has ended), allocates nothing and may be captured. Failures of peers are left in the
+// session.
 template <class X, class T, class Op>
-concept all_reduces = transport<X> && element<T> && reduction<Op> &&
-                      requires(X& x, protocol_id protocol, launch_shape shape, message<T> msg, typename X::space::stream_type stream) {
-                        { x.template all_reduce<Op>(protocol, shape, msg, stream) } -> std::same_as<void>;
-                      };
+concept all_reduces =
+    transport<X> && element<T> && reduction<Op> &&
+    requires(X& x, protocol_id protocol, launch_shape shape, message<T> msg, typename X::space::stream_type stream) {
+      { x.template all_reduce<Op>(protocol, shape, msg, stream) } -> std::same_as<void>;
+    };
 
 PEERLESS_END_NAMESPACE

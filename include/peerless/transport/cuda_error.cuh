@@ -12,8 +12,8 @@ PEERLESS_BEGIN_NAMESPACE
 
 namespace detail {
 
-// The code for a CUDA failure. That no driver (35, 34 with the stub library) and no device (100) are there all mean that
-// this process has no GPU.
+// The code for a CUDA failure. That no driver (35, 34 with the stub library) and no device (100) are there all mean
+// that this process has no GPU.
 inline errc errc_of(cudaError_t code) {
   switch (code) {
     case cudaSuccess: return errc::ok;
@@ -25,8 +25,8 @@ inline errc errc_of(cudaError_t code) {
   }
 }
 
-// Throws unless `code` is success: "<what>: <CUDA's text>", with the code as native_code. Clears the runtime's last error,
-// so that the caller's next check does not find it.
+// Throws unless `code` is success: "<what>: <CUDA's text>", with the code as native_code. Clears the runtime's last
+// error, so that the caller's next check does not find it.
 inline void require_cuda(cudaError_t code, std::string_view what, source_location where = source_location::current()) {
   if (code == cudaSuccess) return;
   cudaGetLastError();
@@ -41,7 +41,8 @@ inline void require_cuda(cudaError_t code, std::string_view what, source_locatio
 class device_scope {
  public:
   explicit device_scope(int device) : wanted_(device) {
-    if (cudaGetDevice(&before_) == cudaSuccess && before_ != wanted_) require_cuda(cudaSetDevice(wanted_), "cudaSetDevice");
+    if (cudaGetDevice(&before_) == cudaSuccess && before_ != wanted_)
+      require_cuda(cudaSetDevice(wanted_), "cudaSetDevice");
   }
   ~device_scope() {
     if (before_ != wanted_) cudaSetDevice(before_);

@@ -21,10 +21,11 @@ struct device_space {
       const cudaError_t code = cudaHostRegister(host, bytes, cudaHostRegisterPortable | cudaHostRegisterMapped);
       if (code == cudaErrorMemoryAllocation || code == cudaErrorOperatingSystem) {
         cudaGetLastError();
-        throw error(errc::out_of_memory,
-                    "pinning " + std::to_string(bytes) + " bytes of host memory: " + cudaGetErrorString(code) +
-                        "; raise the locked-memory limit (ulimit -l) or the container's memory, or ask for smaller slots",
-                    -1, static_cast<int>(code));
+        throw error(
+            errc::out_of_memory,
+            "pinning " + std::to_string(bytes) + " bytes of host memory: " + cudaGetErrorString(code) +
+                "; raise the locked-memory limit (ulimit -l) or the container's memory, or ask for smaller slots",
+            -1, static_cast<int>(code));
       }
       detail::require_cuda(code, "cudaHostRegister");
     }
@@ -38,8 +39,8 @@ struct device_space {
     std::byte* host_;
   };
 
-  // A T in device memory that is never freed: a graph that captured calls may be replayed after the communicator is gone,
-  // and must still find its poison. A few hundred bytes a communicator, until the process ends.
+  // A T in device memory that is never freed: a graph that captured calls may be replayed after the communicator is
+  // gone, and must still find its poison. A few hundred bytes a communicator, until the process ends.
   template <class T>
   class state {
    public:

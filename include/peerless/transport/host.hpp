@@ -1,5 +1,5 @@
-// Transport `host`: ranks are CPU threads or processes of one host, arrays are plain memory, staging goes through a memfd.
-// The same protocols as on GPUs; what runs where there is none.
+// Transport `host`: ranks are CPU threads or processes of one host, arrays are plain memory, staging goes through a
+// memfd. The same protocols as on GPUs; what runs where there is none.
 #pragma once
 
 #include <peerless/transport/concepts.hpp>
@@ -22,7 +22,14 @@ class host {
   selection_table seed_table() const {
     const layout_sizes& sizes = staging_.view().layout.sizes;
     constexpr std::string_view source = "seed: order of magnitude, not measured";
-    return {{0, std::min<std::size_t>(8 << 10, sizes.sentinel_slot_bytes), type_class::with_sentinel, name, protocol_id::sentinel, {1, 1, 0}, 0, source},
+    return {{0,
+             std::min<std::size_t>(8 << 10, sizes.sentinel_slot_bytes),
+             type_class::with_sentinel,
+             name,
+             protocol_id::sentinel,
+             {1, 1, 0},
+             0,
+             source},
             {0, sizes.flagged_slot_bytes, type_class::any, name, protocol_id::flagged, {1, 1, 0}, 0, source},
             {0, ~std::size_t{0}, type_class::any, name, protocol_id::bulk, {1, 1, sizes.bulk_chunk_bytes}, 0, source}};
   }
@@ -34,7 +41,8 @@ class host {
   template <reduction Op, element T>
   void all_reduce(protocol_id protocol, const launch_shape& shape, const message<T>& msg, host_stream) {
     const std::uint64_t fingerprint = fingerprint_of({msg.n_elements, dtype_of<T>, Op::id, protocol});
-    run_on_host<T, Op>(staging_.view(), fingerprint, msg, blocks_for<T>(protocol, shape, msg.n_elements), shape.chunk_bytes, duty_seed_);
+    run_on_host<T, Op>(staging_.view(), fingerprint, msg, blocks_for<T>(protocol, shape, msg.n_elements),
+                       shape.chunk_bytes, duty_seed_);
   }
 
   // A call has ended when it returned.

@@ -14,11 +14,19 @@ PEERLESS_BEGIN_NAMESPACE
 
 namespace detail {
 
-// A permutation of the duties of a sentinel call. The two posts come before the two waits, whatever the draw: one thread
-// that waited first would never post. Everything else may come first or last.
+// A permutation of the duties of a sentinel call. The two posts come before the two waits, whatever the draw: one
+// thread that waited first would never post. Everything else may come first or last.
 class duty_order {
  public:
-  enum duty : std::uint8_t { post_header, post_data, await_headers, fold_data, release_entry, acquire_entries, clear_slot };
+  enum duty : std::uint8_t {
+    post_header,
+    post_data,
+    await_headers,
+    fold_data,
+    release_entry,
+    acquire_entries,
+    clear_slot
+  };
   static constexpr int n_duties = 7;
 
   // The natural order for seed 0, else one drawn from seed, rank and call.
@@ -52,7 +60,8 @@ class duty_order {
 };
 
 template <element T, reduction Op>
-bool run_sentinel(cpu_memory m, const rank_view& v, const call_frame& f, const message<T>& msg, std::uint64_t duty_seed) {
+bool run_sentinel(cpu_memory m, const rank_view& v, const call_frame& f, const message<T>& msg,
+                  std::uint64_t duty_seed) {
   const sentinel_one_shot<T, Op, cpu_memory> call(m, v, f, msg);
   const single_thread alone;
   const std::uint64_t vectors = msg.n_vectors();
@@ -127,7 +136,8 @@ bool run_bulk(cpu_memory m, const rank_view& v, const call_frame& f, const messa
         }
         return true;
       };
-      if (at.written < ring.n_chunks() && every_peer([&](std::uint32_t p) { return ring.has_room(at.written, p, seen); })) {
+      if (at.written < ring.n_chunks() &&
+          every_peer([&](std::uint32_t p) { return ring.has_room(at.written, p, seen); })) {
         ring.put(alone, at.written);
         ring.publish(at.written++);
         moved = true;
@@ -151,7 +161,8 @@ bool run_bulk(cpu_memory m, const rank_view& v, const call_frame& f, const messa
       return false;
     }
   }
-  for (std::uint32_t b = 0; b < n_blocks; ++b) bulk_ring<T, Op, cpu_memory>(m, v, f, msg, b, n_blocks, chunk_bytes, nullptr).finish();
+  for (std::uint32_t b = 0; b < n_blocks; ++b)
+    bulk_ring<T, Op, cpu_memory>(m, v, f, msg, b, n_blocks, chunk_bytes, nullptr).finish();
   return true;
 }
 

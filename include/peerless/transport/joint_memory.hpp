@@ -23,12 +23,12 @@ PEERLESS_BEGIN_NAMESPACE
 template <class Space>
 class joint_memory {
  public:
-  // Collective; `bytes` > 0 and `layout_hash` are equal on all ranks or every rank throws errc::rendezvous_mismatch. Rank
-  // 0 creates, runs `initialise(std::byte* host)` and stamps the header; the others attach and check it. A failure
+  // Collective; `bytes` > 0 and `layout_hash` are equal on all ranks or every rank throws errc::rendezvous_mismatch.
+  // Rank 0 creates, runs `initialise(std::byte* host)` and stamps the header; the others attach and check it. A failure
   // anywhere is thrown everywhere. `initialise` leaves the first sizeof(segment_header) bytes alone.
   template <class Initialise>
-  static std::shared_ptr<joint_memory> make(bootstrap_ref boot, std::size_t bytes, std::uint64_t layout_hash, deadline limit,
-                                            Initialise&& initialise) {
+  static std::shared_ptr<joint_memory> make(bootstrap_ref boot, std::size_t bytes, std::uint64_t layout_hash,
+                                            deadline limit, Initialise&& initialise) {
     require_equal(boot, layout_hash, limit);
     std::shared_ptr<joint_memory> memory;
     agree_on(boot, limit, [&] {
@@ -65,10 +65,11 @@ class joint_memory {
   // Throws errc::rendezvous_mismatch unless `header` is what this library version would have written.
   static void require_header(const segment_header& header, std::size_t bytes, std::uint64_t layout_hash) {
     if (header.magic == segment_magic && header.layout_hash == layout_hash && header.total_bytes == bytes) return;
-    throw error(errc::rendezvous_mismatch, "the shared segment has layout " + std::to_string(header.layout_hash) + " and " +
-                                               std::to_string(header.total_bytes) + " bytes, this rank expects layout " +
-                                               std::to_string(layout_hash) + " and " + std::to_string(bytes) +
-                                               " bytes: do all ranks run the same library version with the same options?");
+    throw error(errc::rendezvous_mismatch,
+                "the shared segment has layout " + std::to_string(header.layout_hash) + " and " +
+                    std::to_string(header.total_bytes) + " bytes, this rank expects layout " +
+                    std::to_string(layout_hash) + " and " + std::to_string(bytes) +
+                    " bytes: do all ranks run the same library version with the same options?");
   }
 
  private:
@@ -80,8 +81,10 @@ class joint_memory {
     for (int r = 0; r < boot.size(); ++r) {
       if (all[static_cast<std::size_t>(r)] == all[0]) continue;
       throw error(errc::rendezvous_mismatch,
-                  "rank " + std::to_string(r) + " has another memory layout than rank 0: do all ranks run the same library "
-                  "version with the same options?", r);
+                  "rank " + std::to_string(r) +
+                      " has another memory layout than rank 0: do all ranks run the same library "
+                      "version with the same options?",
+                  r);
     }
   }
 

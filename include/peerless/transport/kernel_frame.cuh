@@ -1,5 +1,5 @@
-// Entry and exit of a kernel that is one call: where the rank stands, whether it may run, and the detection of calls that
-// overlap on the device (parallel replays, capture branches, two streams).
+// Entry and exit of a kernel that is one call: where the rank stands, whether it may run, and the detection of calls
+// that overlap on the device (parallel replays, capture branches, two streams).
 #pragma once
 
 #include <cstdint>
@@ -11,10 +11,11 @@ PEERLESS_BEGIN_NAMESPACE
 
 namespace detail {
 
-// The gate, from the top: blocks that have entered any call so far (16 bits), tags of the current call (8, see closed_gate),
-// sum of the ids of the grids that entered it (30), blocks that entered it (10). A block adds itself and learns from what was there
-// whether only blocks of its own grid have entered this call, and the first block of a grid also whether every block of the
-// calls before has left. So the first block of an overlapping grid is refused before it has written anything.
+// The gate, from the top: blocks that have entered any call so far (16 bits), tags of the current call (8, see
+// closed_gate), sum of the ids of the grids that entered it (30), blocks that entered it (10). A block adds itself and
+// learns from what was there whether only blocks of its own grid have entered this call, and the first block of a grid
+// also whether every block of the calls before has left. So the first block of an overlapping grid is refused before it
+// has written anything.
 struct gate_value {
   std::uint64_t bits;
 
@@ -33,8 +34,8 @@ struct gate_value {
   __device__ std::uint16_t entered_ever() const { return static_cast<std::uint16_t>(bits >> 48); }
 };
 
-// Puts right a number that was read after the last block of this very call may have moved it on. False: neither the tagged
-// number nor the one after it, so another call is running.
+// Puts right a number that was read after the last block of this very call may have moved it on. False: neither the
+// tagged number nor the one after it, so another call is running.
 __device__ inline bool settle(std::uint64_t& number, std::uint32_t tag) {
   const std::uint32_t ahead = (number - tag) & 3u;
   number -= ahead;
@@ -50,10 +51,11 @@ __device__ inline std::uint64_t grid_id() {
 
 }  // namespace detail
 
-// Enters a call. Every thread of every block, once, before anything that has effects; contains one barrier of the block.
-// Returns false, with `f` undefined, when the communicator has failed or calls overlap: the thread must return at once.
-// Only thread 0 reads the state, all words at the same time, since each is a round trip to the L2 cache. The last block to
-// enter moves the state on for the next call, so that nothing is left to do at the end, where it would add to the latency.
+// Enters a call. Every thread of every block, once, before anything that has effects; contains one barrier of the
+// block. Returns false, with `f` undefined, when the communicator has failed or calls overlap: the thread must return
+// at once. Only thread 0 reads the state, all words at the same time, since each is a round trip to the L2 cache. The
+// last block to enter moves the state on for the next call, so that nothing is left to do at the end, where it would
+// add to the latency.
 __device__ inline bool enter_call(const rank_view& v, std::uint64_t fingerprint, call_frame& f) {
   __shared__ call_frame frame;
   __shared__ bool admitted;
@@ -70,7 +72,8 @@ __device__ inline bool enter_call(const rank_view& v, std::uint64_t fingerprint,
     call_frame now = open_call(m, v, fingerprint);
     const auto protocol = static_cast<unsigned>(now.protocol);
     const bool settled = detail::settle(now.call, gate.tag(0)) & detail::settle(now.epoch, gate.tag(protocol));
-    const auto ahead = static_cast<std::uint16_t>(left - gate.entered_ever());  // blocks of this grid that have left already
+    const auto ahead =
+        static_cast<std::uint16_t>(left - gate.entered_ever());  // blocks of this grid that have left already
     const bool alone = settled && gate.entered() < gridDim.x && gate.ids() == gate.entered() * id &&
                        (gate.entered() != 0 || ahead < gridDim.x);
     frame = now;

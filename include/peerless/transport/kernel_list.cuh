@@ -1,5 +1,5 @@
-// The kernels that this library or program can launch, so that all of them are loaded before the first call: a kernel that
-// is loaded lazily waits for the device, and the device may be spinning for a peer.
+// The kernels that this library or program can launch, so that all of them are loaded before the first call: a kernel
+// that is loaded lazily waits for the device, and the device may be spinning for a peer.
 #pragma once
 
 #include <string>
@@ -11,7 +11,8 @@ PEERLESS_BEGIN_NAMESPACE
 
 namespace detail {
 
-// Kernels register themselves before main() by being named in a program: only what a program calls is compiled and loaded.
+// Kernels register themselves before main() by being named in a program: only what a program calls is compiled and
+// loaded.
 class PEERLESS_HIDDEN kernel_list {
  public:
   static kernel_list& instance() {
@@ -26,7 +27,8 @@ class PEERLESS_HIDDEN kernel_list {
   void load_all() const {
     for (const void* kernel : kernels_) {
       cudaFuncAttributes attributes;
-      require_cuda(cudaFuncGetAttributes(&attributes, kernel), "loading a kernel; was the program compiled for this GPU's architecture?");
+      require_cuda(cudaFuncGetAttributes(&attributes, kernel),
+                   "loading a kernel; was the program compiled for this GPU's architecture?");
     }
   }
 

@@ -29,8 +29,8 @@ struct communicator_options {
   // One line on stderr about what was chosen, from rank 0.
   bool log = false;
 
-  // The defaults, changed by PEERLESS_DEADLINE_MS, PEERLESS_SETUP_DEADLINE_MS, PEERLESS_TRANSPORT (names, comma-separated)
-  // and PEERLESS_LOG. Throws errc::bad_environment for a value that is not legal.
+  // The defaults, changed by PEERLESS_DEADLINE_MS, PEERLESS_SETUP_DEADLINE_MS, PEERLESS_TRANSPORT (names,
+  // comma-separated) and PEERLESS_LOG. Throws errc::bad_environment for a value that is not legal.
   static communicator_options from_environment() {
     communicator_options options;
     if (const auto ms = env::get<std::chrono::milliseconds>("PEERLESS_DEADLINE_MS")) options.deadline = *ms;
@@ -58,13 +58,17 @@ inline void require_valid(const communicator_options& options) {
   require(options.deadline.count() > 0, "deadline must be positive");
   require(options.setup_deadline.count() > 0, "setup_deadline must be positive");
   require(options.late_warning.count() >= 0, "late_warning must not be negative");
-  require(options.first_epoch >= 1 && options.first_epoch < ~std::uint64_t{0} / 2 + (std::uint64_t{1} << 62), "first_epoch is out of range");
-  require(s.sentinel_slot_bytes >= line_bytes && s.sentinel_slot_bytes % line_bytes == 0 && s.sentinel_slot_bytes <= (std::size_t{1} << 30),
+  require(options.first_epoch >= 1 && options.first_epoch < ~std::uint64_t{0} / 2 + (std::uint64_t{1} << 62),
+          "first_epoch is out of range");
+  require(s.sentinel_slot_bytes >= line_bytes && s.sentinel_slot_bytes % line_bytes == 0 &&
+              s.sentinel_slot_bytes <= (std::size_t{1} << 30),
           "sentinel_slot_bytes must be a multiple of 128, at most 1 GiB");
-  require(s.flagged_slot_bytes >= line_bytes && s.flagged_slot_bytes % line_bytes == 0 && s.flagged_slot_bytes <= (std::size_t{1} << 32),
+  require(s.flagged_slot_bytes >= line_bytes && s.flagged_slot_bytes % line_bytes == 0 &&
+              s.flagged_slot_bytes <= (std::size_t{1} << 32),
           "flagged_slot_bytes must be a multiple of 128, at most 4 GiB");
   require(s.bulk_blocks >= 1 && s.bulk_blocks <= max_blocks, "bulk_blocks must be 1 to 64");
-  require(s.bulk_depth >= 2 && (s.bulk_depth & (s.bulk_depth - 1)) == 0 && s.bulk_depth <= 1024, "bulk_depth must be a power of two, 2 to 1024");
+  require(s.bulk_depth >= 2 && (s.bulk_depth & (s.bulk_depth - 1)) == 0 && s.bulk_depth <= 1024,
+          "bulk_depth must be a power of two, 2 to 1024");
   require(s.bulk_chunk_bytes >= 16 && s.bulk_chunk_bytes % 16 == 0 && s.bulk_chunk_bytes <= (1u << 24),
           "bulk_chunk_bytes must be a multiple of 16, at most 16 MiB");
 }

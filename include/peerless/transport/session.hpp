@@ -19,9 +19,9 @@ PEERLESS_BEGIN_NAMESPACE
 // The state of a communicator on this rank. A value; `code` ok means that calls may be made.
 struct failure {
   errc code = errc::ok;
-  int rank = -1;                // the rank that it is about; -1: none in particular
-  std::uint64_t call = 0;       // 0: not within a call
-  std::uint64_t awaited = 0;    // epoch, count or fingerprint
+  int rank = -1;              // the rank that it is about; -1: none in particular
+  std::uint64_t call = 0;     // 0: not within a call
+  std::uint64_t awaited = 0;  // epoch, count or fingerprint
   std::uint64_t seen = 0;
   protocol_id protocol = protocol_id::sentinel;
 
@@ -32,8 +32,8 @@ namespace detail {
 
 inline std::string signature_text(std::uint64_t fingerprint) {
   const call_signature call = signature_of(fingerprint);
-  return std::to_string(call.n_elements) + " x " + std::string(name_of(call.type)) + " " + std::string(name_of(call.operation)) +
-         " (" + std::string(name_of(call.protocol)) + ")";
+  return std::to_string(call.n_elements) + " x " + std::string(name_of(call.type)) + " " +
+         std::string(name_of(call.operation)) + " (" + std::string(name_of(call.protocol)) + ")";
 }
 
 }  // namespace detail
@@ -46,11 +46,12 @@ inline std::string describe(const failure& f) {
     case errc::ok: return "no failure";
     case errc::call_mismatch:
       if (f.awaited == f.seen) return peer + " reported that calls differ" + call;
-      return peer + " called " + detail::signature_text(f.seen) + " where this rank called " + detail::signature_text(f.awaited) + call;
+      return peer + " called " + detail::signature_text(f.seen) + " where this rank called " +
+             detail::signature_text(f.awaited) + call;
     case errc::timeout:
       if (f.awaited == f.seen) return peer + " did not arrive in time, as another rank reported" + call;
-      return peer + " did not arrive" + call + " (" + std::string(name_of(f.protocol)) + ": awaited " + std::to_string(f.awaited) +
-             ", seen " + std::to_string(f.seen) + ")";
+      return peer + " did not arrive" + call + " (" + std::string(name_of(f.protocol)) + ": awaited " +
+             std::to_string(f.awaited) + ", seen " + std::to_string(f.seen) + ")";
     case errc::peer_died: return "the process of " + peer + " has ended" + call;
     case errc::peer_closed: return peer + " destroyed its communicator before this rank's last call" + call;
     case errc::overlapped: return "two calls of one communicator ran at the same time on " + peer + call;
@@ -70,7 +71,8 @@ class session {
     agree_on(boot, limit, [&] {
       detail::require_valid(options);
       if (boot.size() > max_world_size) {
-        throw error(errc::unsupported, "a world of " + std::to_string(boot.size()) + " ranks; at most " + std::to_string(max_world_size));
+        throw error(errc::unsupported,
+                    "a world of " + std::to_string(boot.size()) + " ranks; at most " + std::to_string(max_world_size));
       }
     });
     const std::size_t bytes = controls_offset + static_cast<std::size_t>(world_size_) * sizeof(control_block);
@@ -79,7 +81,8 @@ class session {
     agree_on(boot, limit, [&] {
       calls_.emplace(make_call_state(options.first_epoch));
       peers_late_.resize(static_cast<std::size_t>(world_size_));
-      watch_ = std::make_unique<liveness_watch>(boot.peers(), rank_, [this](int peer) { on_death(peer); }, [this] { on_tick(); });
+      watch_ = std::make_unique<liveness_watch>(
+          boot.peers(), rank_, [this](int peer) { on_death(peer); }, [this] { on_tick(); });
     });
   }
   session(const session&) = delete;
@@ -88,7 +91,9 @@ class session {
   int rank() const noexcept { return rank_; }
   int world_size() const noexcept { return world_size_; }
   // Handles for kernels, as the executor sees them.
-  control_block* controls() const { return reinterpret_cast<control_block*>(memory_->executor_data() + controls_offset); }
+  control_block* controls() const {
+    return reinterpret_cast<control_block*>(memory_->executor_data() + controls_offset);
+  }
   call_state* calls() const { return calls_->get(); }
 
   // The first failure of this rank. Never blocks, makes no CUDA call.
@@ -97,7 +102,8 @@ class session {
     const control_block& own = *host_control(rank_);
     if (load_acquire(own.failure.ready) != 0) {
       const failure_record& f = own.failure;
-      return {static_cast<errc>(f.code), static_cast<int>(f.about), f.call, f.awaited, f.seen, static_cast<protocol_id>(f.protocol)};
+      return {static_cast<errc>(f.code),           static_cast<int>(f.about), f.call, f.awaited, f.seen,
+              static_cast<protocol_id>(f.protocol)};
     }
     const std::uint64_t verdict = load_acquire(own.host_verdict);
     if (verdict != 0) return {verdict_code(verdict), static_cast<int>(verdict_about(verdict))};
@@ -116,7 +122,8 @@ class session {
   void end(errc code, int about) noexcept {
     std::uint64_t none = 0;
     std::atomic_ref<std::uint64_t>(host_control(rank_)->host_verdict)
-        .compare_exchange_strong(none, encode_verdict(code, static_cast<std::uint32_t>(about)), std::memory_order_acq_rel);
+        .compare_exchange_strong(none, encode_verdict(code, static_cast<std::uint32_t>(about)),
+                                 std::memory_order_acq_rel);
   }
 
   // True in a process forked from the one that made this session: nothing of it may be touched or torn down.
@@ -148,13 +155,15 @@ class session {
     for (int p = 0; p < world_size_; ++p) {
       auto& late = peers_late_[static_cast<std::size_t>(p)];
       const auto theirs = static_cast<std::uint32_t>(load_acquire(host_control(p)->call_line[0]) >> 32);
-      const bool behind = p != rank_ && static_cast<std::int32_t>(own - theirs) > 0 && load_acquire(host_control(p)->host_verdict) == 0;
+      const bool behind =
+          p != rank_ && static_cast<std::int32_t>(own - theirs) > 0 && load_acquire(host_control(p)->host_verdict) == 0;
       if (!behind || late.call != own) {
         late = {own, now, false};
       } else if (!late.warned && now - late.since >= late_warning_) {
         late.warned = true;
         std::fprintf(stderr, "peerless: rank %d has waited %lld s for rank %d, which has not entered the call\n", rank_,
-                     static_cast<long long>(std::chrono::duration_cast<std::chrono::seconds>(now - late.since).count()), p);
+                     static_cast<long long>(std::chrono::duration_cast<std::chrono::seconds>(now - late.since).count()),
+                     p);
       }
     }
   }
@@ -171,7 +180,7 @@ class session {
   fork_guard guard_;
   std::shared_ptr<joint_memory<Space>> memory_;
   std::optional<typename Space::template state<call_state>> calls_;
-  std::vector<lateness> peers_late_;  // the watcher's alone
+  std::vector<lateness> peers_late_;       // the watcher's alone
   std::unique_ptr<liveness_watch> watch_;  // last: its callbacks use the members above
 };
 

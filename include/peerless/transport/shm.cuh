@@ -1,5 +1,5 @@
-// Transport `shm`: GPUs exchange through host memory that all of them have mapped. Needs no peer access, only that every GPU
-// can reach pinned host memory, so it runs on every box.
+// Transport `shm`: GPUs exchange through host memory that all of them have mapped. Needs no peer access, only that
+// every GPU can reach pinned host memory, so it runs on every box.
 #pragma once
 
 #include <algorithm>
@@ -29,7 +29,8 @@ class shm {
       detail::kernel_list::instance().load_all();
       detail::require_cuda(cudaStreamCreateWithFlags(&side_stream_, cudaStreamNonBlocking), "cudaStreamCreate");
       int limited = 0;
-      detail::require_cuda(cudaDeviceGetAttribute(&limited, cudaDevAttrKernelExecTimeout, device_), "cudaDeviceGetAttribute");
+      detail::require_cuda(cudaDeviceGetAttribute(&limited, cudaDevAttrKernelExecTimeout, device_),
+                           "cudaDeviceGetAttribute");
       if (limited != 0) staging_.limit_deadline(kernel_time_limit);
     });
     agree_on_blocks(boot, options);
@@ -60,15 +61,37 @@ class shm {
     const auto blocks = [&](std::uint32_t n) { return std::min(n, sizes.bulk_blocks); };
     const auto chunk = [&](std::uint32_t bytes) { return std::min(bytes, sizes.bulk_chunk_bytes); };
     return {
-        {0, std::min<std::size_t>(32 << 10, sentinel), type_class::with_sentinel, name, protocol_id::sentinel, {64, 256, 0, true}, 0, source},
-        {0, std::min<std::size_t>(512 << 10, sentinel), type_class::with_sentinel, name, protocol_id::sentinel, {64, 256, 0, false}, 0, source},
-        {0, std::min<std::size_t>(64 << 10, flagged), type_class::any, name, protocol_id::flagged, {16, 512, 0}, 0, source},
+        {0,
+         std::min<std::size_t>(32 << 10, sentinel),
+         type_class::with_sentinel,
+         name,
+         protocol_id::sentinel,
+         {64, 256, 0, true},
+         0,
+         source},
+        {0,
+         std::min<std::size_t>(512 << 10, sentinel),
+         type_class::with_sentinel,
+         name,
+         protocol_id::sentinel,
+         {64, 256, 0, false},
+         0,
+         source},
+        {0,
+         std::min<std::size_t>(64 << 10, flagged),
+         type_class::any,
+         name,
+         protocol_id::flagged,
+         {16, 512, 0},
+         0,
+         source},
         {0, 1 << 20, type_class::any, name, protocol_id::bulk, {blocks(64), 256, chunk(4 << 10)}, 0, source},
         {0, ~std::size_t{0}, type_class::any, name, protocol_id::bulk, {blocks(64), 256, chunk(8 << 10)}, 0, source}};
   }
 
   const char* refuse(protocol_id protocol, const launch_shape& shape, std::size_t bytes, dtype type) const noexcept {
-    if (protocol == protocol_id::sentinel && (shape.threads % 32 != 0 || shape.threads == 0 || shape.threads > sentinel_most_data_threads)) {
+    if (protocol == protocol_id::sentinel &&
+        (shape.threads % 32 != 0 || shape.threads == 0 || shape.threads > sentinel_most_data_threads)) {
       return "a sentinel block has a multiple of 32 threads, at most 384";
     }
     if (protocol == protocol_id::flagged && (shape.threads % 32 != 0 || shape.threads == 0 || shape.threads > 1024)) {
@@ -106,7 +129,8 @@ class shm {
   void finish(deadline limit) noexcept {
     cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;
     // A stream that was destroyed or is being captured has nothing to wait for.
-    if (!used_ || cudaStreamIsCapturing(last_stream_, &capture) != cudaSuccess || capture != cudaStreamCaptureStatusNone) {
+    if (!used_ || cudaStreamIsCapturing(last_stream_, &capture) != cudaSuccess ||
+        capture != cudaStreamCaptureStatusNone) {
       cudaGetLastError();
       return;
     }
@@ -132,8 +156,8 @@ class shm {
   // length); a wait must end before, with an error that can be handled.
   static constexpr std::chrono::milliseconds kernel_time_limit{1600};
 
-  // A block waits for the same block of every peer, so where ranks share a GPU all their blocks must fit on it together:
-  // one on each multiprocessor. The least over all ranks, so that every rank launches the same number.
+  // A block waits for the same block of every peer, so where ranks share a GPU all their blocks must fit on it
+  // together: one on each multiprocessor. The least over all ranks, so that every rank launches the same number.
   void agree_on_blocks(bootstrap_ref boot, const communicator_options& options) {
     struct gpu {
       cudaUUID_t id{};
@@ -148,7 +172,9 @@ class shm {
     });
     const auto all = all_gather_value(boot, mine, limit);
     for (const gpu& each : all) {
-      const auto sharing = std::count_if(all.begin(), all.end(), [&](const gpu& other) { return std::memcmp(&other.id, &each.id, sizeof(each.id)) == 0; });
+      const auto sharing = std::count_if(all.begin(), all.end(), [&](const gpu& other) {
+        return std::memcmp(&other.id, &each.id, sizeof(each.id)) == 0;
+      });
       most_blocks_ = std::min(most_blocks_, std::max(1u, each.multiprocessors / static_cast<std::uint32_t>(sharing)));
     }
   }

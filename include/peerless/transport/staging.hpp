@@ -37,7 +37,8 @@ class staging_area {
     view_.deadline_ns = std::min(view_.deadline_ns, static_cast<std::uint64_t>(most.count()));
   }
 
-  // Why a call of `bytes` bytes of `type` cannot take this protocol and shape; nullptr when it can. Pure, no allocation.
+  // Why a call of `bytes` bytes of `type` cannot take this protocol and shape; nullptr when it can. Pure, no
+  // allocation.
   const char* refuse(protocol_id protocol, const launch_shape& shape, std::size_t bytes, dtype type) const noexcept {
     const layout_sizes& sizes = view_.layout.sizes;
     if (shape.blocks == 0 || shape.blocks > max_blocks) return "a launch has 1 to 64 blocks";
@@ -45,10 +46,12 @@ class staging_area {
       case protocol_id::sentinel:
         if (!has_sentinel(type)) return "the type has no sentinel";
         return bytes > sizes.sentinel_slot_bytes ? "the message is larger than a sentinel slot" : nullptr;
-      case protocol_id::flagged: return bytes > sizes.flagged_slot_bytes ? "the message is larger than a flagged slot" : nullptr;
+      case protocol_id::flagged:
+        return bytes > sizes.flagged_slot_bytes ? "the message is larger than a flagged slot" : nullptr;
       case protocol_id::bulk:
         if (shape.blocks > sizes.bulk_blocks) return "more blocks than rings";
-        if (shape.chunk_bytes == 0 || shape.chunk_bytes % 16 != 0) return "chunk_bytes must be a positive multiple of 16";
+        if (shape.chunk_bytes == 0 || shape.chunk_bytes % 16 != 0)
+          return "chunk_bytes must be a positive multiple of 16";
         return shape.chunk_bytes > sizes.bulk_chunk_bytes ? "the chunk is larger than a place of the ring" : nullptr;
     }
     return "no such protocol";
@@ -60,7 +63,8 @@ class staging_area {
   rank_view view_{};
 };
 
-// Blocks that a message needs of a shape: at most the shape's, at least one, no block without work. The same on all ranks.
+// Blocks that a message needs of a shape: at most the shape's, at least one, no block without work. The same on all
+// ranks.
 template <element T>
 constexpr std::uint32_t blocks_for(protocol_id protocol, const launch_shape& shape, std::uint64_t n_elements) {
   const std::uint64_t vectors = (n_elements * sizeof(T) + 15) / 16;

@@ -40,8 +40,8 @@ struct data_threads {
 
 }  // namespace detail
 
-// Threads of a sentinel block beside its data threads: three warps, so that no duty stands behind another. (In one warp the
-// duties run one after the other, which was measured to cost 1.2 us.)
+// Threads of a sentinel block beside its data threads: three warps, so that no duty stands behind another. (In one warp
+// the duties run one after the other, which was measured to cost 1.2 us.)
 inline constexpr unsigned sentinel_duty_threads = 96;
 
 // Most data threads of a sentinel block; more would leave a thread too few registers.
@@ -49,7 +49,8 @@ inline constexpr unsigned sentinel_most_data_threads = 384;
 
 // Sentinel one-shot. Blocks of data_threads + sentinel_duty_threads threads.
 template <element T, reduction Op>
-PEERLESS_HIDDEN __global__ void __launch_bounds__(sentinel_most_data_threads + sentinel_duty_threads) sentinel_kernel(const __grid_constant__ call_arguments<T> a) {
+PEERLESS_HIDDEN __global__ void __launch_bounds__(sentinel_most_data_threads + sentinel_duty_threads)
+    sentinel_kernel(const __grid_constant__ call_arguments<T> a) {
   const unsigned n_data = blockDim.x - sentinel_duty_threads;
   const bool is_data = threadIdx.x < n_data;
   const detail::data_threads all{blockIdx.x * n_data + threadIdx.x, gridDim.x * n_data};
@@ -112,7 +113,8 @@ inline constexpr unsigned bulk_block_threads = 2 * bulk_role_threads + 32;
 
 // Bulk ring. Blocks of bulk_block_threads threads.
 template <element T, reduction Op>
-PEERLESS_HIDDEN __global__ void __launch_bounds__(bulk_block_threads) bulk_kernel(const __grid_constant__ call_arguments<T> a) {
+PEERLESS_HIDDEN __global__ void __launch_bounds__(bulk_block_threads)
+    bulk_kernel(const __grid_constant__ call_arguments<T> a) {
   using writers = warp_range_group<1, 0, bulk_role_threads>;
   using handoff = warp_range_group<2, 0, bulk_role_threads + 32>;
   using readers = warp_range_group<3, bulk_role_threads + 32, bulk_role_threads>;

@@ -31,9 +31,8 @@ inline bool is_hello(const frame& words) {
 inline std::optional<error> version_objection(const frame& words, ::pid_t pid) {
   if (words.header.version == wire_version) return std::nullopt;
   return error(errc::rendezvous_mismatch,
-               "process " + std::to_string(pid) + " speaks rendezvous version " +
-                   std::to_string(words.header.version) + ", rank 0 version " + std::to_string(wire_version) +
-                   "; use one version of the library on all ranks",
+               "process " + std::to_string(pid) + " speaks rendezvous version " + std::to_string(words.header.version) +
+                   ", rank 0 version " + std::to_string(wire_version) + "; use one version of the library on all ranks",
                words.header.rank);
 }
 
@@ -72,10 +71,10 @@ inline error duplicate_objection(host_group& group, const hello& said, ::pid_t p
 inline std::optional<error> descriptor_objection(const frame& words, const hello& said) {
   const std::size_t expected = said.has_pidfd != 0 ? 2 : 1;
   if (words.header.fds == expected && words.fds.size() == expected) return std::nullopt;
-  return error(errc::system_error,
-               "rank 0 lost descriptors of rank " + std::to_string(said.rank) +
-                   "; raise the limit of open files (ulimit -n)",
-               0, EMFILE);
+  return error(
+      errc::system_error,
+      "rank 0 lost descriptors of rank " + std::to_string(said.rank) + "; raise the limit of open files (ulimit -n)", 0,
+      EMFILE);
 }
 
 }  // namespace detail

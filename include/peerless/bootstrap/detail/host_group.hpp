@@ -40,7 +40,7 @@ struct host_group {
   std::vector<host_member> members;  // by rank; complete after the rendezvous
   life_line own_life;                // peers' end is dropped once it has been handed out
   unique_fd own_process;
-  unique_fd marker;                  // rank 0: see job_marker.hpp
+  unique_fd marker;  // rank 0: see job_marker.hpp
 
   host_member& member(int of) { return members[static_cast<std::size_t>(of)]; }
 

@@ -63,13 +63,13 @@ struct frame_header {
   std::uint64_t magic = wire_magic;
   std::uint32_t version = wire_version;
   frame_kind kind = frame_kind::verdict;
-  std::uint16_t fds = 0;             // descriptors that travel with this frame
-  std::uint32_t status = 0;          // errc
-  std::int32_t rank = -1;            // the sender; with a status: the rank that the error is about
-  std::int32_t native_code = 0;      // with a status: errno
-  std::int32_t root = -1;            // broadcast_fd
-  std::uint64_t sequence = 0;        // number of this collective, from 1; 0 before
-  std::uint64_t remaining_ms = 0;    // time that the sender still has
+  std::uint16_t fds = 0;           // descriptors that travel with this frame
+  std::uint32_t status = 0;        // errc
+  std::int32_t rank = -1;          // the sender; with a status: the rank that the error is about
+  std::int32_t native_code = 0;    // with a status: errno
+  std::int32_t root = -1;          // broadcast_fd
+  std::uint64_t sequence = 0;      // number of this collective, from 1; 0 before
+  std::uint64_t remaining_ms = 0;  // time that the sender still has
   std::uint64_t payload_bytes = 0;
 };
 static_assert(sizeof(frame_header) == 56 && std::is_trivially_copyable_v<frame_header>);

@@ -1,7 +1,9 @@
 // The communicator: one all-reduce before several transports.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <concepts>
 #include <cstdint>
 #include <cstdio>
@@ -30,28 +32,19 @@ class communicator {
 
   // Collective; blocks at most options.setup_deadline. Brings up the first transport of the order that comes up on all
   // ranks; why others did not is in describe(). The bootstrap is not needed after. Throws the same error on every rank:
-  // errc::rendezvous_timeout, rendezvous_mismatch, peer_died, invalid_argument (an option), or the last transport's
-  // own.
-  explicit communicator(bootstrap_ref boot, const communicator_options& options = {})
-      : session_(boot, options), deadline_(options.deadline) {
-    require_known(boot, options);
-    std::optional<error> last;
-    for (const std::string_view wanted : order(options)) {
-      std::apply(
-          [&](auto&... slot) { ((wanted == name_of_slot(slot) ? bring_up(slot, boot, options, last) : void()), ...); },
-          transports_);
-      if (!table_.empty()) break;
-    }
-    if (table_.empty()) throw *last;
-    if (options.log && rank() == 0) std::fprintf(stderr, "peerless: %s\n", describe().c_str());
-  }
+  // errc::rendezvous_timeout, peer_died, rendezvous_mismatch (options differ), invalid_argument (an option), or the
+  // last transport's own; and bad_environment, on this rank, for a variable that is not legal.
+  explicit communicator(bootstrap_ref boot,
+                        const communicator_options& options = communicator_options::from_environment())
+      : communicator(boot, options, deadline::after(options.setup_deadline)) {}
 
   communicator(const communicator&) = delete;
   communicator& operator=(const communicator&) = delete;
 
-  // Waits for calls that are under way, at most 5 s (or the deadline of calls), then ends what still waits, tells the
-  // peers and frees everything; bounded in every state, never throws. Graphs that captured calls may outlive the
-  // communicator: their later replays do nothing. In a forked child only the child's own copies are freed.
+  // Waits for calls that are running, at most 5 s (or the deadline of calls), then ends what still waits, tells the
+  // peers and frees everything; bounded in every state, never throws. Calls that have not started by then do nothing:
+  // synchronize first. Graphs that captured calls may outlive the communicator: replays do nothing from then on, as
+  // long as their buffers exist. In a forked child nothing is waited for, and what belongs to the parent is left alone.
   ~communicator() {
     if (session_.is_forked_child()) return;
     const auto limit = deadline::after(std::min(deadline_, std::chrono::milliseconds(5000)));
@@ -62,25 +55,36 @@ class communicator {
   int rank() const noexcept { return session_.rank(); }
   int world_size() const noexcept { return session_.world_size(); }
 
+  // True for a type and operation that one of the transports was written for.
+  template <class T, class Op>
+  static constexpr bool reduces = all_reduces<First, T, Op> || (all_reduces<Rest, T, Op> || ...);
+
   // out[i] = the reduction of in[i] over all ranks, with the same bits on every rank: see vector_fold for the rule.
   // Both arrays have n_elements elements in memory of the communicator's space; `out` is `in` or does not overlap it;
-  // any alignment that T allows. Collective and ordered by `stream`: enqueues and returns, no allocation, no
-  // synchronisation, capturable from the first call on. (A host_stream executes at once: the call blocks until it has
-  // ended, and throws what a peer did to it.) Throws, with no effect on later calls, errc::invalid_argument (null with
-  // n_elements > 0, misaligned, partial overlap, too many elements), invalid_usage (another thread is in a call),
-  // forked; and the failure of an earlier call, which has ended the communicator.
-  template <element T, reduction Op>
-    requires(all_reduces<First, T, Op> || (all_reduces<Rest, T, Op> || ...))
+  // any alignment that T allows. Collective and ordered by `stream`, which belongs to the device that was current at
+  // construction: enqueues and returns, no allocation, no synchronisation, capturable from the first call on. (A
+  // host_stream executes at once: the call blocks until it has ended, and throws what a peer did to it.)
+  // Throws, with no effect on later calls, errc::invalid_argument (null with n_elements > 0, misaligned, partial
+  // overlap, too many elements), unsupported (no row of the table serves it), invalid_usage (another thread is in a
+  // call), forked; errc::cuda_error when it cannot be launched, which ends the communicator; and the failure of an
+  // earlier call, which has ended it.
+  template <class T, class Op>
+    requires reduces<T, Op>
   void all_reduce(const T* in, T* out, std::uint64_t n_elements, Op, stream_type stream) {
     const entry_guard guard(busy_);
     require_callable(in, out, n_elements);
-    const table_row* row = find_row(table_, n_elements * sizeof(T), dtype_of<T>);
-    if (row == nullptr) throw error(errc::unsupported, "no transport takes " + text(n_elements, dtype_of<T>));
-    dispatch<Op>(row->transport, row->protocol, row->shape, message<T>{in, out, n_elements}, stream);
+    const std::size_t bytes = n_elements * sizeof(T);
+    for (const table_row& row : table_) {
+      if (!row_fits(row, bytes, dtype_of<T>)) continue;
+      if (refusal(row.transport, row.protocol, row.shape, bytes, dtype_of<T>) != nullptr) continue;
+      if (dispatch<Op>(row.transport, row.protocol, row.shape, message<T>{in, out, n_elements}, stream)) return;
+    }
+    throw error(errc::unsupported, "no transport takes " + text(n_elements, dtype_of<T>));
   }
 
   // As above for spans of equal length.
-  template <element T, reduction Op>
+  template <class T, class Op>
+    requires reduces<T, Op>
   void all_reduce(std::span<const T> in, std::span<T> out, Op operation, stream_type stream) {
     if (in.size() != out.size()) {
       throw error(errc::invalid_argument,
@@ -90,36 +94,43 @@ class communicator {
   }
 
   // In place.
-  template <element T, reduction Op>
+  template <class T, class Op>
+    requires reduces<T, Op>
   void all_reduce(std::span<T> data, Op operation, stream_type stream) {
     all_reduce(static_cast<const T*>(data.data()), data.data(), data.size(), operation, stream);
   }
 
   // As all_reduce, with the transport, protocol and shape of `choice`, which is the same on all ranks: for tuners,
   // tests and benchmarks. Throws errc::unsupported, with no effect, when it cannot serve the call.
-  template <element T, reduction Op>
+  template <class T, class Op>
+    requires reduces<T, Op>
   void all_reduce_as(const peerless::plan& choice, const T* in, T* out, std::uint64_t n_elements, Op,
                      stream_type stream) {
     const entry_guard guard(busy_);
     require_callable(in, out, n_elements);
-    if (const char* reason = refusal(choice, n_elements * sizeof(T), dtype_of<T>)) {
-      throw error(errc::unsupported, std::string(choice.transport) + " " + std::string(name_of(choice.protocol)) +
-                                         " cannot take " + text(n_elements, dtype_of<T>) + ": " + reason);
+    const char* reason = refusal(choice.transport, choice.protocol, choice.shape, n_elements * sizeof(T), dtype_of<T>);
+    if (reason == nullptr &&
+        dispatch<Op>(choice.transport, choice.protocol, choice.shape, message<T>{in, out, n_elements}, stream)) {
+      return;
     }
-    dispatch<Op>(choice.transport, choice.protocol, choice.shape, message<T>{in, out, n_elements}, stream);
+    throw error(errc::unsupported, std::string(choice.transport) + " " + std::string(name_of(choice.protocol)) +
+                                       " cannot take " + text(n_elements, dtype_of<T>) + ": " +
+                                       (reason != nullptr ? reason : "not written for this type and operation"));
   }
 
-  // What a call of `bytes` bytes of `type` a rank would run, and why. Local; the same on every rank. Throws
-  // errc::unsupported when nothing can.
+  // What a call of `bytes` bytes of `type` a rank would run, and why. Local; but for the reason the same on every rank.
+  // Throws errc::unsupported when nothing can.
   peerless::plan plan(std::size_t bytes, dtype type) const {
-    const table_row* row = find_row(table_, bytes, type);
-    if (row == nullptr)
-      throw error(errc::unsupported,
-                  "no transport takes " + std::to_string(bytes) + " bytes of " + std::string(name_of(type)));
-    std::string reason = measured_ ? "measured on this box: " : "first transport that came up; ";
-    reason += std::string(row->source);
-    if (!notes_.empty()) reason += "; " + notes_;
-    return {row->transport, row->protocol, row->shape, reason};
+    for (const table_row& row : table_) {
+      if (!row_fits(row, bytes, type)) continue;
+      if (refusal(row.transport, row.protocol, row.shape, bytes, type) != nullptr) continue;
+      std::string reason = measured_ ? "measured on this box: " : "first transport that came up; ";
+      reason += std::string(row.source);
+      if (!notes_.empty()) reason += "; " + notes_;
+      return {row.transport, row.protocol, row.shape, reason};
+    }
+    throw error(errc::unsupported,
+                "no transport takes " + std::to_string(bytes) + " bytes of " + std::string(name_of(type)));
   }
 
   // The rows that plan() reads, best first.
@@ -142,9 +153,9 @@ class communicator {
   // Throws what status() tells.
   void check() const { session_.check(); }
 
-  // Waits until everything on `stream` has ended, at most the deadline of calls and a little more, then check().
+  // Waits until everything on `stream` has ended, at most the deadline of calls and two seconds more, then check().
+  // Throws errc::timeout when the stream did not end, errc::cuda_error for what CUDA says of it.
   void synchronize(stream_type stream) {
-    session_.check();
     const auto limit = deadline::after(deadline_ + std::chrono::seconds(2));
     const bool ended =
         std::apply([&](auto&... slot) { return ((!slot || slot->synchronize(stream, limit)) && ...); }, transports_);
@@ -152,8 +163,8 @@ class communicator {
     if (!ended) throw error(errc::timeout, "the stream did not come to an end within the deadline", rank());
   }
 
-  // Ends the communicator on all ranks: calls that wait return, later ones throw errc::aborted. Any thread; never
-  // blocks.
+  // Ends the communicator on all ranks: calls that wait return; later ones throw errc::aborted, here at once and on the
+  // peers from their next call that would have waited. Any thread; never blocks.
   void abort() noexcept { session_.end(errc::aborted, rank()); }
 
   // One line: rank, world, what was chosen and why, what did not come up.
@@ -162,11 +173,28 @@ class communicator {
     std::apply([&](auto&... slot) { ((slot ? void(line += std::string(name_of_slot(slot)) + " ") : void()), ...); },
                transports_);
     line += measured_ ? "by a measured table" : "as the first transport that came up on all ranks";
+    if (!session_.wait_note().empty()) line += "; " + session_.wait_note();
     if (!notes_.empty()) line += "; " + notes_;
     return line;
   }
 
  private:
+  communicator(bootstrap_ref boot, const communicator_options& options, deadline limit)
+      : session_(boot, options, limit), deadline_(options.deadline) {
+    require_order(boot, options, limit);
+    std::optional<error> last;
+    for (const std::string_view wanted : order(options)) {
+      std::apply(
+          [&](auto&... slot) {
+            ((wanted == name_of_slot(slot) ? bring_up(slot, boot, options, limit, last) : void()), ...);
+          },
+          transports_);
+      if (!table_.empty()) break;
+    }
+    if (table_.empty()) throw *last;
+    if (options.log && rank() == 0) std::fprintf(stderr, "peerless: %s\n", describe().c_str());
+  }
+
   template <class X>
   static constexpr std::string_view name_of_slot(const std::optional<X>&) {
     return X::name;
@@ -179,29 +207,40 @@ class communicator {
     return options.order.empty() ? names() : std::vector<std::string_view>(options.order.begin(), options.order.end());
   }
 
-  void require_known(bootstrap_ref boot, const communicator_options& options) {
-    agree_on(boot, deadline::after(options.setup_deadline), [&] {
+  // Every name is one of ours, and the order is the same on all ranks.
+  static void require_order(bootstrap_ref boot, const communicator_options& options, deadline limit) {
+    std::string wished;
+    agree_on(boot, limit, [&] {
       std::string legal;
       for (const auto name : names()) legal += (legal.empty() ? "" : ", ") + std::string(name);
-      for (const auto& wanted : order(options)) {
+      for (const auto wanted : order(options)) {
+        wished += std::string(wanted) + ",";
         bool known = false;
         for (const auto name : names()) known = known || name == wanted;
-        if (!known)
-          throw error(errc::invalid_argument,
-                      "no transport is called \"" + std::string(wanted) + "\"; this communicator has " + legal);
+        if (known) continue;
+        throw error(errc::invalid_argument,
+                    "no transport is called \"" + std::string(wanted) + "\"; this communicator has " + legal);
       }
     });
+    std::uint64_t hash = hash_values({wished.size()});
+    for (const char letter : wished) hash = hash_values({hash, static_cast<std::uint64_t>(letter)});
+    const auto all = all_gather_value(boot, hash, limit);
+    for (int r = 0; r < boot.size(); ++r) {
+      if (all[static_cast<std::size_t>(r)] == all[0]) continue;
+      throw error(errc::rendezvous_mismatch,
+                  "rank " + std::to_string(r) + " wants its transports in another order than rank 0", r);
+    }
   }
 
   template <class X>
-  void bring_up(std::optional<X>& slot, bootstrap_ref boot, const communicator_options& options,
+  void bring_up(std::optional<X>& slot, bootstrap_ref boot, const communicator_options& options, deadline limit,
                 std::optional<error>& last) {
     try {
-      slot.emplace(boot, std::as_const(session_), options);
+      slot.emplace(boot, session_, options, limit);
       table_ = slot->seed_table();
     } catch (const error& e) {
-      if (e.code() == errc::peer_died || e.code() == errc::rendezvous_timeout)
-        throw;  // the group is broken, not the transport
+      // The group is broken then, not the transport.
+      if (e.code() == errc::peer_died || e.code() == errc::rendezvous_timeout) throw;
       notes_ += (notes_.empty() ? "" : "; ") + std::string(X::name) + " did not come up: " + e.message();
       last = e;
     }
@@ -211,30 +250,39 @@ class communicator {
     return std::apply([&](const auto&... slot) { return ((slot && name == name_of_slot(slot)) || ...); }, transports_);
   }
 
-  const char* refusal(const peerless::plan& choice, std::size_t bytes, dtype type) const {
+  // Why a transport cannot take a call, nullptr when it can.
+  const char* refusal(std::string_view name, protocol_id protocol, const launch_shape& shape, std::size_t bytes,
+                      dtype type) const noexcept {
     const char* reason = "this transport is not up";
     std::apply(
         [&](const auto&... slot) {
-          ((slot && choice.transport == name_of_slot(slot)
-                ? void(reason = slot->refuse(choice.protocol, choice.shape, bytes, type))
-                : void()),
+          ((slot && name == name_of_slot(slot) ? void(reason = slot->refuse(protocol, shape, bytes, type)) : void()),
            ...);
         },
         transports_);
     return reason;
   }
 
+  // Runs a call that refusal() admits; false when the transport was not written for the type and operation.
   template <class Op, class T>
-  void dispatch(std::string_view name, protocol_id protocol, const launch_shape& shape, const message<T>& msg,
+  bool dispatch(std::string_view name, protocol_id protocol, const launch_shape& shape, const message<T>& msg,
                 stream_type stream) {
+    bool ran = false;
     const auto run = [&]<class X>(std::optional<X>& slot) {
       if constexpr (all_reduces<X, T, Op>) {
-        if (!slot || name != X::name) return;
+        if (ran || !slot || name != X::name) return;
         slot->template all_reduce<Op>(protocol, shape, msg, stream);
+        ran = true;
       }
     };
-    std::apply([&](auto&... slot) { (run(slot), ...); }, transports_);
+    try {
+      std::apply([&](auto&... slot) { (run(slot), ...); }, transports_);
+    } catch (const error& e) {
+      session_.end(e.code(), rank());  // the peers are in the call already
+      throw;
+    }
     if constexpr (space::executes_at_once) session_.check();
+    return ran;
   }
 
   template <class T>

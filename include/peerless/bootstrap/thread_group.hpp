@@ -45,6 +45,7 @@ class thread_rounds {
                   "rank " + std::to_string(rank) + " of this thread group is in use by another thread", rank);
     }
     taken_[index(rank)] = true;
+    left_[index(rank)] = false;
   }
 
   // `unwinding`: the thread is being unwound by an exception and will not come back. Tells the waiting ranks now.

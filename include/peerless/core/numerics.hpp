@@ -9,7 +9,23 @@
 
 PEERLESS_BEGIN_NAMESPACE
 
+// A reduction that is defined for a type.
+template <class T, class Op>
+concept foldable =
+    element<T> && reduction<Op> && (Op::id == reduce_op::sum || Op::id == reduce_op::max || Op::id == reduce_op::min);
+
 namespace detail {
+
+// Keeps a sum from being reassociated where this translation unit's flags allow that.
+template <class A>
+inline A as_written(A sum) {
+#if defined(__FAST_MATH__) && defined(__x86_64__)
+  asm volatile("" : "+x"(sum));
+#elif defined(__FAST_MATH__) && defined(__aarch64__)
+  asm volatile("" : "+w"(sum));
+#endif
+  return sum;
+}
 
 // binary16 -> binary32, exact. Integer arithmetic only, so no floating-point mode can touch it.
 PEERLESS_HD constexpr float widen_f16(std::uint16_t bits) {
@@ -131,7 +147,7 @@ PEERLESS_HD inline A combine(A left, A right) {
       asm("add.rn.f32 %0, %1, %2;" : "=f"(sum) : "f"(left), "f"(right));
       return sum;
 #else
-      return left + right;
+      return detail::as_written(left + right);
 #endif
     } else if constexpr (std::same_as<A, double>) {
 #if defined(__CUDA_ARCH__)
@@ -139,7 +155,7 @@ PEERLESS_HD inline A combine(A left, A right) {
       asm("add.rn.f64 %0, %1, %2;" : "=d"(sum) : "d"(left), "d"(right));
       return sum;
 #else
-      return left + right;
+      return detail::as_written(left + right);
 #endif
     } else {
       return static_cast<A>(static_cast<std::make_unsigned_t<A>>(left) + static_cast<std::make_unsigned_t<A>>(right));

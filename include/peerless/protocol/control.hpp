@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include <peerless/core/error.hpp>
+#include <peerless/core/errc.hpp>
 #include <peerless/core/types.hpp>
 
 PEERLESS_BEGIN_NAMESPACE
@@ -35,6 +35,8 @@ struct control_block {
   failure_record failure;
   // 0, or why the rank's host ended the communicator: abort, a death that its watcher saw, an orderly close.
   alignas(line_bytes) std::uint64_t host_verdict;
+  // For copies between the rank's own host and executor.
+  alignas(line_bytes) std::byte scratch[line_bytes];
 };
 
 // A verdict between ranks: an errc and the rank it is about, never 0 and never all ones.

@@ -77,6 +77,10 @@ struct cuda_memory {
   __device__ void note_overwrite(std::uint32_t*) const {}
 };
 
+#if defined(__CUDA_ARCH__)
+static_assert(memory_policy<cuda_memory>);
+#endif
+
 // All threads of the block, the grid's blocks aside.
 struct block_group {
   __device__ unsigned thread_rank() const { return threadIdx.x; }

@@ -15,6 +15,9 @@ inline constexpr unsigned polls_per_look = 64;
 // How long a peer may be late before its call line is compared; far above any skew of healthy ranks within a call.
 inline constexpr std::uint64_t call_line_after_ns = 1'000'000;
 
+// A verdict as it was read. All ones is no verdict but what a failed PCIe read returns.
+PEERLESS_HD constexpr std::uint64_t verdict_or_none(std::uint64_t word) { return word == ~std::uint64_t{0} ? 0 : word; }
+
 // One look, while waiting for `peer`. `state` is 0 at the first look and then what the last one returned: the start of
 // the wait, doubled, plus 1 once the peer has closed. Returns 0 when the wait must end; the failure is then recorded.
 PEERLESS_EXEC_CHECK_DISABLE
@@ -23,14 +26,14 @@ PEERLESS_HD PEERLESS_NOINLINE std::uint64_t look_around(Memory m, const rank_vie
                                                         std::uint64_t awaited, std::uint64_t seen,
                                                         std::uint64_t state) {
   if (is_poisoned(m, v)) return 0;  // another thread of this rank has failed
-  const std::uint64_t own = m.load8(&v.control(v.rank)->host_verdict);
+  const std::uint64_t own = verdict_or_none(m.load8(&v.control(v.rank)->host_verdict));
   if (own != 0) {
     fail_call(m, v, f, verdict_code(own), verdict_about(own), 0, 0);
     return 0;
   }
   const control_block* other = v.control(peer);
-  const std::uint64_t failed = m.load8(&other->kernel_verdict);
-  const std::uint64_t ended = failed != 0 ? failed : m.load8_acquire(&other->host_verdict);
+  const std::uint64_t failed = verdict_or_none(m.load8(&other->kernel_verdict));
+  const std::uint64_t ended = failed != 0 ? failed : verdict_or_none(m.load8_acquire(&other->host_verdict));
   const std::uint64_t now = m.now_ns();
   const std::uint64_t since = state != 0 ? state >> 1 : now;
   // A peer that says that calls differ is believed only after looks of our own, which can tell both calls.

@@ -52,12 +52,9 @@ struct table_row {
 // Rows in order of preference: the first that fits a call is taken.
 using selection_table = std::vector<table_row>;
 
-// The first row for a message of `bytes` bytes of `type`, nullptr when there is none. Pure; no allocation.
-inline const table_row* find_row(const selection_table& table, std::size_t bytes, dtype type) noexcept {
-  for (const table_row& row : table) {
-    if (bytes >= row.bytes_from && bytes <= row.bytes_to && contains(row.types, type)) return &row;
-  }
-  return nullptr;
+// Whether a row is for a message of `bytes` bytes of `type`. Pure.
+constexpr bool row_fits(const table_row& row, std::size_t bytes, dtype type) noexcept {
+  return bytes >= row.bytes_from && bytes <= row.bytes_to && contains(row.types, type);
 }
 
 PEERLESS_END_NAMESPACE

@@ -27,14 +27,14 @@ concept memory_space = requires(std::byte* host) {
 // One rank's end of a way to move data among all ranks. Member by member:
 //   name            the name in tables, options and logs; static storage
 //   space           where its arrays live; all transports of one communicator share it
-//   X(boot, group, options)
-//                   collective, at most options.setup_deadline; throws the same error on every rank or on none.
+//   X(boot, group, options, limit)
+//                   collective, at most until the limit; throws the same error on every rank or on none.
 //                   Everything that a call needs is made here: memory, connections, loaded kernels. `group` outlives
 //                   the transport.
 //   seed_table()    rows for when nothing was measured, in order of preference; the same on all ranks
 //   refuse(...)     why a call cannot take a protocol and shape, nullptr when it can; pure, no allocation, and the same
 //                   answer on all ranks
-//   finish(limit)   waits until the calls enqueued so far have ended, at most until the limit; never throws
+//   finish(limit)   waits until the calls that are running have ended, at most until the limit; never throws
 //   synchronize(stream, limit)
 //                   waits until everything enqueued on the stream has ended; false at the limit
 template <class X>
@@ -42,7 +42,8 @@ concept transport =
     requires {
       { X::name } -> std::convertible_to<std::string_view>;
       requires memory_space<typename X::space>;
-    } && std::constructible_from<X, bootstrap_ref, const session<typename X::space>&, const communicator_options&> &&
+    } &&
+    std::constructible_from<X, bootstrap_ref, session<typename X::space>&, const communicator_options&, deadline> &&
     requires(X& x, const X& view, protocol_id protocol, launch_shape shape, std::size_t bytes, dtype type,
              typename X::space::stream_type stream, deadline limit) {
       { view.seed_table() } -> std::same_as<selection_table>;

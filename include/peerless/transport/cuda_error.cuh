@@ -41,8 +41,8 @@ inline void require_cuda(cudaError_t code, std::string_view what, source_locatio
 class device_scope {
  public:
   explicit device_scope(int device) : wanted_(device) {
-    if (cudaGetDevice(&before_) == cudaSuccess && before_ != wanted_)
-      require_cuda(cudaSetDevice(wanted_), "cudaSetDevice");
+    require_cuda(cudaGetDevice(&before_), "cudaGetDevice");
+    if (before_ != wanted_) require_cuda(cudaSetDevice(wanted_), "cudaSetDevice");
   }
   ~device_scope() {
     if (before_ != wanted_) cudaSetDevice(before_);

@@ -5,7 +5,7 @@
 #include <string>
 #include <utility>
 
-#include <peerless/transport/cuda_error.cuh>
+#include <peerless/transport/side_stream.cuh>
 
 PEERLESS_BEGIN_NAMESPACE
 
@@ -18,6 +18,7 @@ struct device_space {
   class registration {
    public:
     registration(std::byte* host, std::size_t bytes) : host_(host) {
+      const detail::relaxed_capture scope;
       const cudaError_t code = cudaHostRegister(host, bytes, cudaHostRegisterPortable | cudaHostRegisterMapped);
       if (code == cudaErrorMemoryAllocation || code == cudaErrorOperatingSystem) {
         cudaGetLastError();
@@ -30,7 +31,8 @@ struct device_space {
       detail::require_cuda(code, "cudaHostRegister");
     }
     ~registration() {
-      if (host_ != nullptr) cudaHostUnregister(host_);
+      const detail::relaxed_capture scope;
+      cudaHostUnregister(host_);
     }
     registration(const registration&) = delete;
     registration& operator=(const registration&) = delete;
@@ -45,10 +47,16 @@ struct device_space {
   class state {
    public:
     explicit state(const T& initial) {
+      const detail::relaxed_capture scope;
       detail::require_cuda(cudaMalloc(&value_, sizeof(T)), "cudaMalloc of a rank's state");
-      const cudaError_t code = cudaMemcpy(value_, &initial, sizeof(T), cudaMemcpyHostToDevice);
+      // On a stream of our own: the legacy stream would wait for whatever else runs.
+      cudaStream_t stream = nullptr;
+      cudaError_t code = cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking);
+      if (code == cudaSuccess) code = cudaMemcpyAsync(value_, &initial, sizeof(T), cudaMemcpyHostToDevice, stream);
+      if (code == cudaSuccess) code = cudaStreamSynchronize(stream);
+      if (stream != nullptr) cudaStreamDestroy(stream);
       if (code != cudaSuccess) cudaFree(value_);
-      detail::require_cuda(code, "cudaMemcpy of a rank's state");
+      detail::require_cuda(code, "copying a rank's state");
     }
     state(state&& other) noexcept : value_(std::exchange(other.value_, nullptr)) {}
     state& operator=(state&&) = delete;

@@ -15,8 +15,8 @@ class host {
   static constexpr std::string_view name = "host";
   using space = host_space;
 
-  host(bootstrap_ref boot, const session<host_space>& group, const communicator_options& options)
-      : staging_(boot, group, options), duty_seed_(options.duty_seed) {}
+  host(bootstrap_ref boot, session<host_space>& group, const communicator_options& options, deadline limit)
+      : staging_(boot, group, options, limit), duty_seed_(options.duty_seed) {}
 
   // Sentinel slots for the smallest messages; then flags, which need no clearing; then the ring.
   selection_table seed_table() const {
@@ -38,7 +38,8 @@ class host {
     return staging_.refuse(protocol, shape, bytes, type);
   }
 
-  template <reduction Op, element T>
+  template <class Op, class T>
+    requires foldable<T, Op>
   void all_reduce(protocol_id protocol, const launch_shape& shape, const message<T>& msg, host_stream) {
     const std::uint64_t fingerprint = fingerprint_of({msg.n_elements, dtype_of<T>, Op::id, protocol});
     run_on_host<T, Op>(staging_.view(), fingerprint, msg, blocks_for<T>(protocol, shape, msg.n_elements),

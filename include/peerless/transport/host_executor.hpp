@@ -14,6 +14,25 @@ PEERLESS_BEGIN_NAMESPACE
 
 namespace detail {
 
+// IEEE arithmetic for a scope: a program linked with -ffast-math flushes subnormal numbers to zero in every thread.
+class ieee_scope {
+ public:
+#if defined(__x86_64__)
+  ieee_scope() : before_(__builtin_ia32_stmxcsr()) {
+    constexpr unsigned flush_to_zero = 0x8000, denormals_are_zero = 0x40;
+    if ((before_ & (flush_to_zero | denormals_are_zero)) != 0) {
+      __builtin_ia32_ldmxcsr(before_ & ~(flush_to_zero | denormals_are_zero));
+    }
+  }
+  ~ieee_scope() { __builtin_ia32_ldmxcsr(before_); }
+
+ private:
+  unsigned before_;
+#else
+  ieee_scope() {}
+#endif
+};
+
 // A permutation of the duties of a sentinel call. The two posts come before the two waits, whatever the draw: one
 // thread that waited first would never post. Everything else may come first or last.
 class duty_order {
@@ -173,6 +192,7 @@ template <element T, reduction Op>
 void run_on_host(const rank_view& v, std::uint64_t fingerprint, const message<T>& msg, std::uint32_t n_blocks,
                  std::uint32_t chunk_bytes, std::uint64_t duty_seed) {
   const cpu_memory m;
+  const detail::ieee_scope arithmetic;
   if (is_poisoned(m, v)) return;
   const call_frame f = open_call(m, v, fingerprint);
   announce_call(m, v, f);

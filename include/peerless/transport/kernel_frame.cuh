@@ -86,6 +86,9 @@ __device__ inline bool enter_call(const rank_view& v, std::uint64_t fingerprint,
   }
   __syncthreads();
   f = frame;
+  if (!admitted && threadIdx.x == 0) {  // has entered, and leaves at once
+    asm volatile("red.relaxed.gpu.global.add.u32 [%0], 1;" ::"l"(&v.calls->blocks_left) : "memory");
+  }
   return admitted;
 }
 

@@ -1,6 +1,7 @@
 // What a user may set when a communicator is made. All ranks must give the same values.
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <string>
@@ -18,6 +19,9 @@ struct communicator_options {
   std::chrono::milliseconds late_warning{10'000};
   // Longest time for construction.
   std::chrono::milliseconds setup_deadline{60'000};
+  // Longest wait in a kernel on a GPU that drives a display: the driver ends kernels there after 2 s or more (CUDA
+  // tells that there is a limit, not its length), and a wait must end before, with an error that can be handled.
+  std::chrono::milliseconds display_deadline{1600};
   // Slot and ring sizes of staging transports; world_size is filled in. See layout.hpp for units.
   layout_sizes sizes{};
   // Number of the first call; for tests of counters near their edges. At least 1.
@@ -36,13 +40,7 @@ struct communicator_options {
     if (const auto ms = env::get<std::chrono::milliseconds>("PEERLESS_DEADLINE_MS")) options.deadline = *ms;
     if (const auto ms = env::get<std::chrono::milliseconds>("PEERLESS_SETUP_DEADLINE_MS")) options.setup_deadline = *ms;
     if (const auto on = env::get<bool>("PEERLESS_LOG")) options.log = *on;
-    if (const auto names = env::get<std::string>("PEERLESS_TRANSPORT")) {
-      for (std::size_t at = 0; at <= names->size();) {
-        const std::size_t comma = std::min(names->find(',', at), names->size());
-        if (comma > at) options.order.push_back(names->substr(at, comma - at));
-        at = comma + 1;
-      }
-    }
+    if (const auto names = env::get<std::vector<std::string>>("PEERLESS_TRANSPORT")) options.order = *names;
     return options;
   }
 };
@@ -55,9 +53,13 @@ inline void require_valid(const communicator_options& options) {
     if (!good) throw error(errc::invalid_argument, what);
   };
   const layout_sizes& s = options.sizes;
-  require(options.deadline.count() > 0, "deadline must be positive");
-  require(options.setup_deadline.count() > 0, "setup_deadline must be positive");
-  require(options.late_warning.count() >= 0, "late_warning must not be negative");
+  constexpr auto longest = std::chrono::milliseconds(0x7fffffff);
+  const auto is_span = [&](std::chrono::milliseconds span) { return span.count() > 0 && span <= longest; };
+  require(is_span(options.deadline), "deadline must be 1 to 2147483647 ms");
+  require(is_span(options.display_deadline), "display_deadline must be 1 to 2147483647 ms");
+  require(is_span(options.setup_deadline), "setup_deadline must be 1 to 2147483647 ms");
+  require(options.late_warning.count() >= 0 && options.late_warning <= longest,
+          "late_warning must be 0 to 2147483647 ms");
   require(options.first_epoch >= 1 && options.first_epoch < ~std::uint64_t{0} / 2 + (std::uint64_t{1} << 62),
           "first_epoch is out of range");
   require(s.sentinel_slot_bytes >= line_bytes && s.sentinel_slot_bytes % line_bytes == 0 &&

@@ -5,9 +5,13 @@
 #include <chrono>
 #include <cstdio>
 #include <memory>
+#include <new>
 #include <optional>
 #include <string>
 #include <vector>
+
+#include <poll.h>
+#include <unistd.h>
 
 #include <peerless/bootstrap/liveness.hpp>
 #include <peerless/core/fork_guard.hpp>
@@ -64,10 +68,9 @@ inline std::string describe(const failure& f) {
 template <class Space>
 class session {
  public:
-  // Collective; blocks at most options.setup_deadline. Every rank throws the same error if any rank fails.
-  session(bootstrap_ref boot, const communicator_options& options)
+  // Collective; blocks at most until `limit`. Every rank throws the same error if any rank fails.
+  session(bootstrap_ref boot, const communicator_options& options, deadline limit)
       : rank_(boot.rank()), world_size_(boot.size()), late_warning_(options.late_warning) {
-    const deadline limit = deadline::after(options.setup_deadline);
     agree_on(boot, limit, [&] {
       detail::require_valid(options);
       if (boot.size() > max_world_size) {
@@ -114,16 +117,31 @@ class session {
   void check(source_location where = source_location::current()) const {
     const failure f = status();
     if (f.code == errc::forked) throw error(errc::forked, "make a new communicator in the child", rank_, 0, where);
-    if (f) throw error(f.code, describe(f), f.rank, 0, where);
+    if (!f) return;
+    const bool noted = f.code == errc::timeout && !wait_note_.empty();
+    throw error(f.code, noted ? describe(f) + "; " + wait_note_ : describe(f), f.rank, 0, where);
   }
 
   // Ends the communicator for this rank and, through its control block, for its peers: waits in kernels and calls end
   // within a look (see patience.hpp). The first verdict stays. Never blocks.
   void end(errc code, int about) noexcept {
+    if (guard_.is_child()) return;
     std::uint64_t none = 0;
     std::atomic_ref<std::uint64_t>(host_control(rank_)->host_verdict)
         .compare_exchange_strong(none, encode_verdict(code, static_cast<std::uint32_t>(about)),
                                  std::memory_order_acq_rel);
+  }
+
+  // What bounds waits here beyond the deadline that was asked for; goes into the text of timeouts.
+  void set_wait_note(std::string note) { wait_note_ = std::move(note); }
+  const std::string& wait_note() const noexcept { return wait_note_; }
+
+  // line_bytes of host memory that the executor can copy to and from; one user at a time.
+  std::byte* scratch() const noexcept { return host_control(rank_)->scratch; }
+
+  // Leaves the memory to the end of the process: something may still be using it.
+  void abandon() noexcept {
+    if (memory_) static_cast<void>(new (std::nothrow) std::shared_ptr<joint_memory<Space>>(memory_));
   }
 
   // True in a process forked from the one that made this session: nothing of it may be touched or torn down.
@@ -142,14 +160,17 @@ class session {
 
   // In the watcher's thread.
   void on_death(int peer) noexcept {
-    const std::uint64_t last = load_acquire(host_control(peer)->host_verdict);
-    if (last != 0 && verdict_code(last) == errc::peer_closed) return;  // it had closed in order
-    end(errc::peer_died, peer);
+    const control_block& last = *host_control(peer);
+    const std::uint64_t by_kernel = load_acquire(last.kernel_verdict), by_host = load_acquire(last.host_verdict);
+    const std::uint64_t said = by_kernel != 0 ? by_kernel : by_host;
+    if (said == 0) return end(errc::peer_died, peer);
+    if (verdict_code(said) == errc::peer_closed) return;             // it had closed in order
+    end(verdict_code(said), static_cast<int>(verdict_about(said)));  // why it ended, not that it did
   }
 
   // In the watcher's thread, once a second: names peers that have not entered the call that this rank is in.
   void on_tick() {
-    if (late_warning_.count() == 0) return;
+    if (late_warning_.count() == 0 || status()) return;
     const auto own = static_cast<std::uint32_t>(load_acquire(host_control(rank_)->call_line[0]) >> 32);
     const auto now = deadline::clock::now();
     for (int p = 0; p < world_size_; ++p) {
@@ -161,9 +182,14 @@ class session {
         late = {own, now, false};
       } else if (!late.warned && now - late.since >= late_warning_) {
         late.warned = true;
-        std::fprintf(stderr, "peerless: rank %d has waited %lld s for rank %d, which has not entered the call\n", rank_,
-                     static_cast<long long>(std::chrono::duration_cast<std::chrono::seconds>(now - late.since).count()),
-                     p);
+        char line[160];
+        const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(now - late.since).count();
+        const int length = std::snprintf(
+            line, sizeof(line), "peerless: rank %d has waited %lld s for rank %d, which has not entered the call\n",
+            rank_, static_cast<long long>(seconds), p);
+        // Never blocks: a full pipe must not keep deaths from being noticed.
+        ::pollfd out = {STDERR_FILENO, POLLOUT, 0};
+        if (::poll(&out, 1, 0) > 0) static_cast<void>(!::write(STDERR_FILENO, line, static_cast<std::size_t>(length)));
       }
     }
   }
@@ -180,6 +206,7 @@ class session {
   fork_guard guard_;
   std::shared_ptr<joint_memory<Space>> memory_;
   std::optional<typename Space::template state<call_state>> calls_;
+  std::string wait_note_;
   std::vector<lateness> peers_late_;       // the watcher's alone
   std::unique_ptr<liveness_watch> watch_;  // last: its callbacks use the members above
 };

@@ -5,12 +5,14 @@
 #include <algorithm>
 #include <chrono>
 #include <cstring>
+#include <memory>
 #include <string>
 #include <thread>
 
 #include <peerless/transport/concepts.hpp>
 #include <peerless/transport/device_space.cuh>
 #include <peerless/transport/kernel_list.cuh>
+#include <peerless/transport/side_stream.cuh>
 #include <peerless/transport/staging.hpp>
 #include <peerless/transport/staging_kernels.cuh>
 
@@ -22,35 +24,47 @@ class shm {
   static constexpr std::string_view name = "shm";
   using space = device_space;
 
-  shm(bootstrap_ref boot, const session<device_space>& group, const communicator_options& options)
-      : staging_(boot, group, options) {
-    agree_on(boot, deadline::after(options.setup_deadline), [&] {
+  shm(bootstrap_ref boot, session<device_space>& group, const communicator_options& options, deadline limit)
+      : group_(group), staging_(boot, group, options, limit) {
+    const detail::relaxed_capture scope;
+    agree_on(boot, limit, [&] {
       detail::require_cuda(cudaGetDevice(&device_), "cudaGetDevice");
       detail::kernel_list::instance().load_all();
-      detail::require_cuda(cudaStreamCreateWithFlags(&side_stream_, cudaStreamNonBlocking), "cudaStreamCreate");
-      int limited = 0;
-      detail::require_cuda(cudaDeviceGetAttribute(&limited, cudaDevAttrKernelExecTimeout, device_),
+      side_ = std::make_unique<detail::side_stream>();
+      int drives_display = 0;
+      detail::require_cuda(cudaDeviceGetAttribute(&drives_display, cudaDevAttrKernelExecTimeout, device_),
                            "cudaDeviceGetAttribute");
-      if (limited != 0) staging_.limit_deadline(kernel_time_limit);
+      if (drives_display != 0 && options.display_deadline < options.deadline) {
+        staging_.limit_deadline(options.display_deadline);
+        group_.set_wait_note("waits in kernels end after " + std::to_string(options.display_deadline.count()) +
+                             " ms, since this GPU drives a display and its driver ends long kernels");
+      }
     });
-    agree_on_blocks(boot, options);
+    agree_on_blocks(boot, limit);
   }
 
   shm(const shm&) = delete;
   shm& operator=(const shm&) = delete;
 
-  // The session has ended: kernels that still wait leave within a look, and replays to come find the poison. Bounded.
+  // The session has ended: kernels that still wait leave within a look, and launches and replays to come find the
+  // poison. At most 4 s. What a kernel may still be using then is left to the end of the process.
   ~shm() {
+    bool idle = false;
     try {
-      const detail::device_scope scope(device_);
-      const auto poison = static_cast<std::uint32_t>(errc::peer_closed);
-      cudaMemcpyAsync(&staging_.view().calls->poison, &poison, sizeof(poison), cudaMemcpyHostToDevice, side_stream_);
-      cudaStreamSynchronize(side_stream_);
-      finish(deadline::after(std::chrono::seconds(2)));
-      cudaStreamDestroy(side_stream_);
-      cudaGetLastError();
-    } catch (const error&) {  // the device is lost: its kernels have ended
+      if (!group_.is_forked_child()) {
+        const detail::device_scope scope(device_);
+        const deadline limit = deadline::after(std::chrono::seconds(2));
+        auto* poison = reinterpret_cast<std::uint32_t*>(group_.scratch());
+        *poison = static_cast<std::uint32_t>(errc::peer_closed);
+        idle = side_->copy(&staging_.view().calls->poison, poison, sizeof(*poison), limit);
+        idle = idle && wait_until_idle(deadline::after(std::chrono::seconds(2)));
+      }
+    } catch (...) {  // the device is lost, or the driver is shutting down
     }
+    if (idle) return;
+    static_cast<void>(side_.release());
+    staging_.abandon();
+    group_.abandon();
   }
 
   // Measured on two H200 on PCIe Gen5 x16 (bench/NOTES.md); a start for other boxes.
@@ -100,7 +114,8 @@ class shm {
     return staging_.refuse(protocol, shape, bytes, type);
   }
 
-  template <reduction Op, element T>
+  template <class Op, class T>
+    requires foldable<T, Op>
   void all_reduce(protocol_id protocol, const launch_shape& shape, const message<T>& msg, cudaStream_t stream) {
     const void* kernel = nullptr;
     unsigned threads = shape.threads;
@@ -119,51 +134,43 @@ class shm {
     call_arguments<T> arguments{staging_.view(), msg, fingerprint, shape.chunk_bytes, shape.clear_early};
     void* parameters[] = {&arguments};
     const detail::device_scope scope(device_);
-    last_stream_ = stream;
-    used_ = true;
     const std::uint32_t blocks = std::min(most_blocks_, blocks_for<T>(protocol, shape, msg.n_elements));
     detail::require_cuda(cudaLaunchKernel(kernel, dim3(blocks), dim3(threads), parameters, 0, stream),
                          "launching an all-reduce");
   }
 
   void finish(deadline limit) noexcept {
-    cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;
-    // A stream that was destroyed or is being captured has nothing to wait for.
-    if (!used_ || cudaStreamIsCapturing(last_stream_, &capture) != cudaSuccess ||
-        capture != cudaStreamCaptureStatusNone) {
-      cudaGetLastError();
-      return;
-    }
     try {
-      synchronize(last_stream_, limit);
-    } catch (const error&) {
+      const detail::device_scope scope(device_);
+      wait_until_idle(limit);
+    } catch (...) {
     }
   }
 
   bool synchronize(cudaStream_t stream, deadline limit) {
     const detail::device_scope scope(device_);
-    for (unsigned polls = 0;; ++polls) {
-      const cudaError_t code = cudaStreamQuery(stream);
-      if (code == cudaSuccess) return true;
-      if (code != cudaErrorNotReady) detail::require_cuda(code, "cudaStreamQuery");
-      if (limit.expired()) return false;
-      if (polls > 1000) std::this_thread::sleep_for(std::chrono::microseconds(20));
-    }
+    return detail::drain(stream, limit);
   }
 
  private:
-  // On a GPU that drives a display the driver ends kernels after 2 s or more (CUDA tells that there is a limit, not its
-  // length); a wait must end before, with an error that can be handled.
-  static constexpr std::chrono::milliseconds kernel_time_limit{1600};
+  // Waits until every block that has entered a call has left it, at most until the limit.
+  bool wait_until_idle(deadline limit) {
+    auto* seen = reinterpret_cast<call_state*>(group_.scratch());
+    for (;;) {
+      if (!side_->copy(seen, staging_.view().calls, sizeof(*seen), limit)) return false;
+      if (static_cast<std::uint16_t>(seen->gate >> 48) == static_cast<std::uint16_t>(seen->blocks_left)) return true;
+      if (limit.expired()) return false;
+      std::this_thread::sleep_for(std::chrono::microseconds(100));
+    }
+  }
 
   // A block waits for the same block of every peer, so where ranks share a GPU all their blocks must fit on it
   // together: one on each multiprocessor. The least over all ranks, so that every rank launches the same number.
-  void agree_on_blocks(bootstrap_ref boot, const communicator_options& options) {
+  void agree_on_blocks(bootstrap_ref boot, deadline limit) {
     struct gpu {
       cudaUUID_t id{};
       std::uint32_t multiprocessors = 0;
     };
-    const deadline limit = deadline::after(options.setup_deadline);
     gpu mine;
     agree_on(boot, limit, [&] {
       cudaDeviceProp properties;
@@ -179,12 +186,11 @@ class shm {
     }
   }
 
+  session<device_space>& group_;
   staging_area<device_space> staging_;
+  std::unique_ptr<detail::side_stream> side_;
   std::uint32_t most_blocks_ = max_blocks;
   int device_ = 0;
-  bool used_ = false;
-  cudaStream_t last_stream_ = nullptr;
-  cudaStream_t side_stream_ = nullptr;
 };
 
 static_assert(transport<shm>);

@@ -1,6 +1,8 @@
 // Staging through host memory: the slots, rings and counters of one transport, whoever executes the protocols.
 #pragma once
 
+#include <algorithm>
+#include <memory>
 #include <optional>
 
 #include <peerless/select/plan.hpp>
@@ -13,8 +15,7 @@ template <class Space>
 class staging_area {
  public:
   // Collective; every rank throws the same error if any rank fails. The session outlives this object.
-  staging_area(bootstrap_ref boot, const session<Space>& group, const communicator_options& options) {
-    const deadline limit = deadline::after(options.setup_deadline);
+  staging_area(bootstrap_ref boot, const session<Space>& group, const communicator_options& options, deadline limit) {
     layout_sizes sizes = options.sizes;
     sizes.world_size = static_cast<std::uint32_t>(boot.size());
     const segment_layout layout = make_layout(sizes);
@@ -37,11 +38,17 @@ class staging_area {
     view_.deadline_ns = std::min(view_.deadline_ns, static_cast<std::uint64_t>(most.count()));
   }
 
+  // Leaves the memory to the end of the process: something may still be using it.
+  void abandon() noexcept {
+    if (memory_) static_cast<void>(new (std::nothrow) std::shared_ptr<joint_memory<Space>>(memory_));
+  }
+
   // Why a call of `bytes` bytes of `type` cannot take this protocol and shape; nullptr when it can. Pure, no
   // allocation.
   const char* refuse(protocol_id protocol, const launch_shape& shape, std::size_t bytes, dtype type) const noexcept {
     const layout_sizes& sizes = view_.layout.sizes;
     if (shape.blocks == 0 || shape.blocks > max_blocks) return "a launch has 1 to 64 blocks";
+    if (protocol != protocol_id::bulk && shape.threads == 0) return "a block has at least one thread";
     switch (protocol) {
       case protocol_id::sentinel:
         if (!has_sentinel(type)) return "the type has no sentinel";
@@ -52,6 +59,7 @@ class staging_area {
         if (shape.blocks > sizes.bulk_blocks) return "more blocks than rings";
         if (shape.chunk_bytes == 0 || shape.chunk_bytes % 16 != 0)
           return "chunk_bytes must be a positive multiple of 16";
+        if (bytes / shape.chunk_bytes > 0x7fffffff) return "too many chunks";
         return shape.chunk_bytes > sizes.bulk_chunk_bytes ? "the chunk is larger than a place of the ring" : nullptr;
     }
     return "no such protocol";

@@ -86,7 +86,7 @@ inline greeting greet(const host_group& group, const abstract_address& where, de
     waiting.clear();
     waiting.add(*line);
     waiting.add_process(process);
-    if (!waiting.wait(limit)) return {outcome::silent, nullptr, std::nullopt, who};
+    if (limit.expired() || !waiting.wait(limit)) return {outcome::silent, nullptr, std::nullopt, who};
   }
 }
 

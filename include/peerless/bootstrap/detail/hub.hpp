@@ -30,7 +30,7 @@ class host_hub {
     while (arrived_ < group.size) {
       for (int rank = 1; rank < group.size; ++rank) hear(group, call, rank, limit);
       if (arrived_ == group.size) break;
-      if (!wait_for_news(group, verdict_limit_)) {
+      if (verdict_limit_.expired() || !wait_for_news(group, verdict_limit_)) {
         const std::vector<int> absent = missing_ranks(present_);
         const std::string what(describe(call.kind));
         fail(error(errc::rendezvous_timeout,

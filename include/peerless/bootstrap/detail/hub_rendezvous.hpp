@@ -43,7 +43,7 @@ class hub_rendezvous {
     admit_self();
     refuse_second_job();
     while (admitted_ < group_.size) {
-      if (!wait_for_news(verdict_limit_)) fail_missing();
+      if (verdict_limit_.expired() || !wait_for_news(verdict_limit_)) fail_missing();
       accept_guests(false);
       hear_guests();
       watch_admitted();

@@ -132,7 +132,7 @@ class host_spoke {
       waiting_.clear();
       waiting_.add(*line_);
       waiting_.add_process(group.member(0).process);
-      if (!waiting_.wait(limit)) {
+      if (limit.expired() || !waiting_.wait(limit)) {
         // Rank 0 speaks its verdict before any rank's limit: if it has not, it is the one that is late.
         throw error(errc::rendezvous_timeout,
                     std::string(describe(call.kind)) + ": rank 0 does not answer (stopped, or never called)", 0);

@@ -54,14 +54,14 @@ static_assert(peerless::transport<second_host>);
 class absent : public host {
  public:
   static constexpr std::string_view name = "absent";
-  absent(peerless::bootstrap_ref boot, const peerless::session<peerless::host_space>& group,
-         const communicator_options& options)
-      : host(without_bus(boot, options), group, options) {}
+  absent(peerless::bootstrap_ref boot, peerless::session<peerless::host_space>& group,
+         const communicator_options& options, peerless::deadline limit)
+      : host(without_bus(boot, limit), group, options, limit) {}
 
  private:
   // On the last rank only, agreed by all.
-  static peerless::bootstrap_ref without_bus(peerless::bootstrap_ref boot, const communicator_options& options) {
-    peerless::agree_on(boot, peerless::deadline::after(options.setup_deadline), [&] {
+  static peerless::bootstrap_ref without_bus(peerless::bootstrap_ref boot, peerless::deadline limit) {
+    peerless::agree_on(boot, limit, [&] {
       if (boot.rank() == boot.size() - 1) throw peerless::error(errc::unsupported, "there is no bus for it");
     });
     return boot;
@@ -190,6 +190,8 @@ TEST_CASE("transports are tried in order, and what did not come up is told") {
     options.order = {"absent"};
     must_throw(context, errc::unsupported, "an order of absent transports",
                [&] { peerless::communicator<absent, host> c(group, options); });
+    options.order = context.rank() == 1 ? std::vector<std::string>{"second", "host"} : std::vector<std::string>{};
+    must_throw(context, errc::rendezvous_mismatch, "orders that differ", [&] { two c(group, options); }, "rank 1");
     peerless::communicator<host> c(group, small());
     context.require(sum_is_right(c, 4), "after refusals", "wrong sum");
   });

@@ -156,9 +156,9 @@ void destroyed_while_waiting(rank_context& context, bootstrap_ref group) {
   std::this_thread::sleep_for(50ms);  // the kernel waits by now
   std::int64_t const start = now_ns();
   c.reset();
-  context.require(now_ns() - start < 3'000'000'000, "destruction", "took " + milliseconds(now_ns() - start));
+  context.require(now_ns() - start < 8'000'000'000, "destruction", "took " + milliseconds(now_ns() - start));
   require_cuda(cudaStreamSynchronize(w.stream()), "the stream after the end");
-  context.require(now_ns() - start < 3'000'000'000, "the kernel", "went on for " + milliseconds(now_ns() - start));
+  context.require(now_ns() - start < 8'000'000'000, "the kernel", "went on for " + milliseconds(now_ns() - start));
   context.require(w.out_is_poison(), "a call that never met its peer", "wrote its output");
   context.enter_phase(1);
 }

@@ -67,8 +67,8 @@ std::uint64_t run_all(const std::vector<workload>& all, ranks_as how) {
 }  // namespace
 
 TEST_CASE("millions of calls among processes", "[torture]") {
-  CHECK(run_all({{2, 900'000, 1},
-                 {3, 350'000, (std::uint64_t{1} << 32) - 20'000},
+  CHECK(run_all({{2, 1'300'000, 1},
+                 {3, 500'000, (std::uint64_t{1} << 32) - 20'000},
                  {4, 160'000, (std::uint64_t{1} << 63) - 7'000},
                  {8, 40'000, 1}},
                 ranks_as::processes) >= 2'000'000);

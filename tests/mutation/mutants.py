@@ -165,7 +165,7 @@ MUTANTS = [
            "patience"),
     mutant("wait_no_host_verdict", PATIENCE, "if (own != 0) {", "if (false) {", "look at the own host's verdict"),
     mutant("wait_no_peer_failure", PATIENCE, "failed != 0 ? failed :", "false ? failed :", "look at a peer's failure", "patience"),
-    mutant("wait_no_peer_verdict", PATIENCE, ": m.load8_acquire(&other->host_verdict);", ": 0;",
+    mutant("wait_no_peer_verdict", PATIENCE, ": verdict_or_none(m.load8_acquire(&other->host_verdict));", ": 0;",
            "look at the verdict of a peer's host"),
     mutant("wait_peer_verdict_acquire", PATIENCE, "m.load8_acquire(&other->host_verdict)", "m.load8(&other->host_verdict)",
            "acquire of the verdict of a peer's host"),
@@ -178,6 +178,8 @@ MUTANTS = [
            "number of the call in the comparison"),
     mutant("wait_torn_call_line", PATIENCE, "&& lower >> 32 == (f.call & 0xffffffffu)", "",
            "number of the call beside the lower half of the fingerprint"),
+    mutant("wait_all_ones_is_a_verdict", PATIENCE, "word == ~std::uint64_t{0} ? 0 : word", "word",
+           "what a failed read returns from the verdicts", "patience"),
     mutant("wait_no_deadline", PATIENCE, "if (now - since > v.deadline_ns) {", "if (false) {", "the deadline"),
     mutant("wait_forgets_start", PATIENCE, "state != 0 ? state >> 1 : now", "now", "start of the wait"),
     # --- the CPU executor ---

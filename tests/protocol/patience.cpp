@@ -123,6 +123,10 @@ void check_verdicts() {
   PEERLESS_CHECK(host.wait() <= 64);
   PEERLESS_CHECK(host.failed(errc::aborted, 2));
 
+  scene dead_link;  // what a failed read returns is no verdict
+  dead_link.controls[1].host_verdict = dead_link.controls[2].host_verdict = dead_link.controls[2].kernel_verdict = ~std::uint64_t{0};
+  PEERLESS_CHECK(dead_link.wait(10'000) == 0);
+
   scene bystander;  // the verdicts of a rank that is not awaited say nothing yet
   bystander.controls[0].kernel_verdict = encode_verdict(errc::timeout, 2);
   PEERLESS_CHECK(bystander.wait(10'000) == 0);

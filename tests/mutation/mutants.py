@@ -217,7 +217,7 @@ MUTANTS = [
     mutant("f16_no_overflow", NUMERICS, "magnitude >= 0x477ff000u", "magnitude >= 0x48800000u",
            "rounding to infinity", "numerics"),
     mutant("f16_nan", NUMERICS, "if (magnitude > 0x7f800000u) return 0x7fff;", "", "canonical NaN", "numerics"),
-    mutant("bf16_nan", NUMERICS, "if ((bits & 0x7fffffffu) > 0x7f800000u) return 0x7fff;", "", "canonical NaN", "numerics"),
+    mutant("bf16_nan", NUMERICS, "(bits & 0x7fffffffu) > 0x7f800000u ? 0x7fffu : rounded", "rounded", "canonical NaN", "numerics"),
     mutant("f32_nan", NUMERICS, "detail::is_nan(value) ? std::bit_cast<float>(0x7fffffffu) : value", "value",
            "canonical NaN"),
     mutant("f64_nan", NUMERICS, "detail::is_nan(value) ? std::bit_cast<double>(0x7fffffffffffffffull) : value", "value",

@@ -67,8 +67,8 @@ PEERLESS_HD constexpr std::uint16_t narrow_f16(float value) {
 // binary32 -> bfloat16, round to nearest even; every NaN becomes 0x7fff.
 PEERLESS_HD constexpr std::uint16_t narrow_bf16(float value) {
   const std::uint32_t bits = std::bit_cast<std::uint32_t>(value);
-  if ((bits & 0x7fffffffu) > 0x7f800000u) return 0x7fff;
-  return static_cast<std::uint16_t>((bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16);
+  const std::uint32_t rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;
+  return static_cast<std::uint16_t>((bits & 0x7fffffffu) > 0x7f800000u ? 0x7fffu : rounded);
 }
 
 PEERLESS_HD constexpr bool is_nan(float value) {

@@ -89,10 +89,15 @@ template <element T, reduction Op>
 class vector_fold {
  public:
   PEERLESS_HD void add(const vec16& v) {
+    accumulator_of<T> values[lanes];
     PEERLESS_UNROLL
-    for (unsigned i = 0; i < lanes; ++i) {
-      const auto value = to_accumulator(detail::lane<T>(v, i));
-      sum_[i] = started_ ? combine<Op>(sum_[i], value) : value;
+    for (unsigned i = 0; i < lanes; ++i) values[i] = to_accumulator(detail::lane<T>(v, i));
+    if (started_) {
+      PEERLESS_UNROLL
+      for (unsigned i = 0; i < lanes; ++i) sum_[i] = combine<Op>(sum_[i], values[i]);
+    } else {
+      PEERLESS_UNROLL
+      for (unsigned i = 0; i < lanes; ++i) sum_[i] = values[i];
     }
     started_ = true;
   }

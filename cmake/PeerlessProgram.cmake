@@ -22,6 +22,9 @@ set(PEERLESS_TARGET_Catch2 Catch2::Catch2)
 # The commit is read at configure time, and each commit, checkout or merge configures anew.
 function(peerless_write_build_info)
   set(commit "unknown")
+  if(PEERLESS_COMMIT)  # a copy of the sources without their history
+    set(commit "${PEERLESS_COMMIT}")
+  endif()
   find_package(Git QUIET)
   if(Git_FOUND AND EXISTS "${PROJECT_SOURCE_DIR}/.git")
     execute_process(COMMAND "${GIT_EXECUTABLE}" -C "${PROJECT_SOURCE_DIR}" rev-parse --short=12 HEAD

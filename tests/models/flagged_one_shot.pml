@@ -69,15 +69,15 @@ bit no_stale_read = 1, no_overwrite_of_unread = 1, fingerprint_of_this_call = 1,
 #define RAISE(block) (2 << ((block) * DUTIES))
 #define ACQUIRE(block, peer) (4 << ((block) * DUTIES + 2 * (peer)))
 #define READ(block, peer) (8 << ((block) * DUTIES + 2 * (peer)))
-#define TODO(duty) ((todo[me] & (duty)) != 0)
+#define DUE(duty) ((todo[me] & (duty)) != 0)
 #define DONE(duty) todo[me] = todo[me] & ~(duty)
 
 #ifdef FLAG_BEFORE_DATA
-#define MAY_POST(block) !TODO(RAISE(block))
+#define MAY_POST(block) !DUE(RAISE(block))
 #define MAY_RAISE(block) true
 #else
 #define MAY_POST(block) true
-#define MAY_RAISE(block) !TODO(POST(block))
+#define MAY_RAISE(block) !DUE(POST(block))
 #endif
 
 #ifdef NO_WAIT
@@ -260,11 +260,11 @@ inline rebase() {
 }
 
 #define DUTIES_OF(block) \
-  :: d_step { TODO(POST(block)) && MAY_POST(block) -> post(block); DONE(POST(block)) } \
-  :: d_step { TODO(RAISE(block)) && MAY_RAISE(block) -> FLAG(me, block, PARITY(call[me])) = call[me]; DONE(RAISE(block)) }
+  :: d_step { DUE(POST(block)) && MAY_POST(block) -> post(block); DONE(POST(block)) } \
+  :: d_step { DUE(RAISE(block)) && MAY_RAISE(block) -> FLAG(me, block, PARITY(call[me])) = call[me]; DONE(RAISE(block)) }
 #define DUTIES_TOWARDS(block, peer) \
-  :: d_step { TODO(ACQUIRE(block, peer)) && IS_RAISED(block, peer) -> acquire(block, peer); DONE(ACQUIRE(block, peer)) } \
-  :: d_step { TODO(READ(block, peer)) && !TODO(ACQUIRE(block, peer)) -> read(block, peer); DONE(READ(block, peer)) }
+  :: d_step { DUE(ACQUIRE(block, peer)) && IS_RAISED(block, peer) -> acquire(block, peer); DONE(ACQUIRE(block, peer)) } \
+  :: d_step { DUE(READ(block, peer)) && !DUE(ACQUIRE(block, peer)) -> read(block, peer); DONE(READ(block, peer)) }
 
 proctype rank(byte me) {
   atomic { enter_call() };

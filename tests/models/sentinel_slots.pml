@@ -73,7 +73,7 @@ bit no_stale_read = 1, no_overwrite_of_unread = 1, slot_cleared_before_reuse = 1
 #define CLEAR 4
 #define ACQUIRE 8
 #define POLL(peer, w) (16 << ((peer) * WORDS + (w)))
-#define TODO(duty) ((todo[me] & (duty)) != 0)
+#define DUE(duty) ((todo[me] & (duty)) != 0)
 #define DONE(duty) todo[me] = todo[me] & ~(duty)
 
 inline store_to_all(slot, first_word, n_words, entry) {
@@ -238,7 +238,7 @@ inline rebase() {
 #endif
 /* Whether a poll may end. */
 #ifdef HEADER_VOUCHES
-#define HAS_ARRIVED(peer, w) (w > 0 -> !TODO(POLL(peer, 0)) : IS_DATA(SEEN(WORD(me, peer, MY_SLOT, w))))
+#define HAS_ARRIVED(peer, w) (w > 0 -> !DUE(POLL(peer, 0)) : IS_DATA(SEEN(WORD(me, peer, MY_SLOT, w))))
 #else
 #define HAS_ARRIVED(peer, w) IS_DATA(SEEN(WORD(me, peer, MY_SLOT, w)))
 #endif
@@ -248,11 +248,11 @@ inline rebase() {
 
 /* A poll ends with whatever data the reader may observe. Seeing a sentinel changes nothing but the view. */
 #define DUTIES_TOWARDS(peer, w) \
-  :: d_step { TODO(POLL(peer, w)) && HAS_ARRIVED(peer, w) -> \
+  :: d_step { DUE(POLL(peer, w)) && HAS_ARRIVED(peer, w) -> \
        no_stale_read = (SEEN(WORD(me, peer, MY_SLOT, w)) == DATA(call[me])); \
        assert(no_stale_read); \
        DONE(POLL(peer, w)) } \
-  :: d_step { TODO(POLL(peer, w)) && MORE(WORD(me, peer, MY_SLOT, w)) -> \
+  :: d_step { DUE(POLL(peer, w)) && MORE(WORD(me, peer, MY_SLOT, w)) -> \
        WORD(me, peer, MY_SLOT, w) = REST(WORD(me, peer, MY_SLOT, w)) }
 #if RANKS > 2
 #define ALL_PEERS(x) (x(0) && x(1))
@@ -264,8 +264,8 @@ inline rebase() {
 proctype rank(byte me) {
   atomic { enter_call() };
   do
-  :: d_step { TODO(RELEASE) -> control[me] = call[me]; DONE(RELEASE) }
-  :: d_step { TODO(POST) ->
+  :: d_step { DUE(RELEASE) -> control[me] = call[me]; DONE(RELEASE) }
+  :: d_step { DUE(POST) ->
 #ifndef VALUES_ONLY
        slot_cleared_before_reuse = (extent[me * SLOTS + MY_SLOT] == 0);
        assert(slot_cleared_before_reuse);
@@ -273,7 +273,7 @@ proctype rank(byte me) {
        extent[me * SLOTS + MY_SLOT] = size[call[me] - NOW] + 1;
        store_to_all(MY_SLOT, FIRST_WORD, extent[me * SLOTS + MY_SLOT], DATA(call[me]));
        DONE(POST) }
-  :: d_step { TODO(CLEAR) ->
+  :: d_step { DUE(CLEAR) ->
 #ifndef VALUES_ONLY
        no_overwrite_of_unread = (extent[me * SLOTS + STALE_SLOT] == 0 || known[me] + SLOTS >= call[me] + CLEAR_AHEAD);
        assert(no_overwrite_of_unread);
@@ -281,7 +281,7 @@ proctype rank(byte me) {
        store_to_all(STALE_SLOT, FIRST_CLEARED, CLEARED_WORDS(STALE_SLOT), CLEARED(call[me]));
        extent[me * SLOTS + STALE_SLOT] = 0;
        DONE(CLEAR) }
-  :: d_step { TODO(ACQUIRE) && ALL_PEERS(HAS_RELEASED) -> DONE(ACQUIRE) }
+  :: d_step { DUE(ACQUIRE) && ALL_PEERS(HAS_RELEASED) -> DONE(ACQUIRE) }
   DUTIES_TOWARDS(0, 0)
 #if DATA_WORDS > 0
   DUTIES_TOWARDS(0, 1)

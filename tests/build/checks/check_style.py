@@ -3,7 +3,7 @@
 Headers of the library: at most 400 lines of at most 120 columns, `#pragma once` first, a comment before it, macros
 only in config.hpp, the namespace opened and closed by its macros, nothing that a supported compiler lacks or that
 needs run-time type information. Everything of ours: no tabs or blanks at the end of lines, no notes to be done later.
-.ci/run: its last line is a line of README.md.
+.ci/run: its last line is a line of README.md. Code in README.md comes from the examples.
 """
 import pathlib
 import re
@@ -64,12 +64,27 @@ def text_violations(name, text):
         yield f"{name}: no newline at the end"
 
 
+def readme_violations(root):
+    """Code in README.md stands, line by line, in a program of examples/, which the tests build and run."""
+    readme = root / "README.md"
+    if not readme.exists():
+        return
+    lines = set()
+    for path in (root / "examples").rglob("*.c*"):
+        lines |= {" ".join(line.split("//")[0].split()) for line in path.read_text().splitlines()}
+    for block in re.findall(r"```cpp\n(.*?)```", readme.read_text(), re.DOTALL):
+        for line in block.splitlines():
+            code = " ".join(line.split("//")[0].split())
+            if code and code not in lines:
+                yield f"README.md: in no example: {code}"
+
+
 def violations(root):
     root = pathlib.Path(root)
     paths = [path for path in sorted(root.glob("*")) if path.is_file()]
     for folder in FOLDERS:
         paths += [path for path in sorted((root / folder).rglob("*")) if path.is_file()]
-    found = []
+    found = list(readme_violations(root))
     for path in paths:
         if path.suffix not in TEXT and path.parent.name != ".ci":
             continue

@@ -48,6 +48,7 @@ PLANTED = [
     (check_style, "cmake/a.cmake", "\tset(x 1)\n", "a tab"),
     (check_style, "tests/a.cpp", "int x;", "no newline"),
     (check_style, "README.md", "Nothing.\n", "has no line"),
+    (check_style, "README.md", "cmake --workflow\n```cpp\nint of_no_example;\n```\n", "in no example: int of_no_example;"),
 ]
 
 

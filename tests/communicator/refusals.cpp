@@ -1,6 +1,6 @@
 // What a communicator refuses, with nothing broken afterwards: shapes that cannot run, tables that do not fit, segments
 // that another version laid out.
-#include <cstring>
+#include <cstdint>
 #include <functional>
 #include <vector>
 
@@ -81,6 +81,17 @@ TEST_CASE("a loaded table cannot send a call where it does not fit") {
   CHECK(one.works<float>(2));
   CHECK(code_of([&] { one.works<float>(3); }) == errc::unsupported);
   CHECK(one.works<float>(1));
+}
+
+TEST_CASE("types that this version does not reduce are refused") {
+  lone_rank one;
+  for (const dtype type :
+       {dtype::i8, dtype::u8, dtype::i64, dtype::u64, dtype::f8_e4m3, dtype::f8_e5m2, static_cast<dtype>(77)}) {
+    CHECK(code_of([&] { one.comm.plan(16, type); }) == errc::unsupported);
+  }
+  STATIC_REQUIRE(communicator<host>::reduces<bf16, op::sum>);
+  STATIC_REQUIRE_FALSE(communicator<host>::reduces<std::int8_t, op::sum>);
+  STATIC_REQUIRE_FALSE(communicator<host>::reduces<float, int>);
 }
 
 TEST_CASE("a segment of another layout hash is refused") {

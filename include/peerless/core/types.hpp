@@ -110,6 +110,19 @@ concept reduction = std::is_empty_v<Op> && requires {
 template <element T>
 inline constexpr dtype dtype_of = detail::element_traits<T>::id;
 
+// Types that this version reduces: those of which element<T> holds.
+constexpr bool is_supported(dtype type) {
+  switch (type) {
+    case dtype::f16:
+    case dtype::bf16:
+    case dtype::f32:
+    case dtype::f64:
+    case dtype::i32:
+    case dtype::u32: return true;
+    default: return false;
+  }
+}
+
 template <element T>
 using accumulator_of = typename detail::element_traits<T>::accumulator;
 

@@ -44,7 +44,11 @@ void suffer_signal(rank_context& context, peerless::bootstrap_ref group, const p
   checker.set_where("calls before the fault");
   call_spec const call = call_of(protocol);
   for (int i = 0; i < 20; ++i) checker.run(call);
+  context.enter_phase(1);
   if (context.rank() == victim) {
+    for (int rank = 0; rank < context.world_size(); ++rank) {
+      context.require(context.wait_for_phase(rank, 1), "waiting for the calls before the fault", "they did not end");
+    }
     if (when == moment::within_calls) {
       std::uint64_t const seed =
           static_cast<std::uint64_t>(protocol) + 10 * static_cast<std::uint64_t>(context.world_size());

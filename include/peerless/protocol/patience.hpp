@@ -18,6 +18,18 @@ inline constexpr std::uint64_t call_line_after_ns = 1'000'000;
 // A verdict as it was read. All ones is no verdict but what a failed PCIe read returns.
 PEERLESS_HD constexpr std::uint64_t verdict_or_none(std::uint64_t word) { return word == ~std::uint64_t{0} ? 0 : word; }
 
+// The fingerprint of the call that `peer` is in, if its call line tells of another call than ours of the same number; 0
+// otherwise (no fingerprint is 0).
+PEERLESS_EXEC_CHECK_DISABLE
+template <memory_policy Memory>
+PEERLESS_HD inline std::uint64_t differing_call(Memory m, const rank_view& v, const call_frame& f, std::uint32_t peer) {
+  const std::uint64_t* line = v.control(peer)->call_line;
+  const std::uint64_t upper = m.load8(line), lower = m.load8(line + 1);
+  const std::uint64_t theirs = upper << 32 | (lower & 0xffffffffu);
+  const bool same_call = upper >> 32 == (f.call & 0xffffffffu) && lower >> 32 == (f.call & 0xffffffffu);
+  return same_call && theirs != f.fingerprint ? theirs : 0;
+}
+
 // One look, while waiting for `peer`. `state` is 0 at the first look and then what the last one returned: the start of
 // the wait, doubled, plus 1 once the peer has closed. Returns 0 when the wait must end; the failure is then recorded.
 PEERLESS_EXEC_CHECK_DISABLE
@@ -28,7 +40,11 @@ PEERLESS_HD PEERLESS_NOINLINE std::uint64_t look_around(Memory m, const rank_vie
   if (is_poisoned(m, v)) return 0;  // another thread of this rank has failed
   const std::uint64_t own = verdict_or_none(m.load8(&v.control(v.rank)->host_verdict));
   if (own != 0) {
-    fail_call(m, v, f, verdict_code(own), verdict_about(own), 0, 0);
+    // A mismatch that the watcher learnt from a rank that has ended: its call line still tells both calls.
+    const std::uint32_t about = verdict_about(own);
+    const bool tells = verdict_code(own) == errc::call_mismatch && about != v.rank;
+    const std::uint64_t theirs = tells ? differing_call(m, v, f, about) : 0;
+    fail_call(m, v, f, verdict_code(own), about, theirs != 0 ? f.fingerprint : 0, theirs);
     return 0;
   }
   const control_block* other = v.control(peer);
@@ -38,10 +54,7 @@ PEERLESS_HD PEERLESS_NOINLINE std::uint64_t look_around(Memory m, const rank_vie
   const std::uint64_t since = state != 0 ? state >> 1 : now;
   // A peer that says that calls differ is believed only after looks of our own, which can tell both calls.
   if (now - since > call_line_after_ns || verdict_code(ended) == errc::call_mismatch) {
-    const std::uint64_t upper = m.load8(other->call_line), lower = m.load8(other->call_line + 1);
-    const std::uint64_t theirs = upper << 32 | (lower & 0xffffffffu);
-    const bool same_call = upper >> 32 == (f.call & 0xffffffffu) && lower >> 32 == (f.call & 0xffffffffu);
-    if (same_call && theirs != f.fingerprint) {
+    if (const std::uint64_t theirs = differing_call(m, v, f, peer); theirs != 0) {
       fail_call(m, v, f, errc::call_mismatch, peer, f.fingerprint, theirs);
       return 0;
     }

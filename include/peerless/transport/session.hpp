@@ -164,8 +164,9 @@ class session {
     const std::uint64_t by_kernel = load_acquire(last.kernel_verdict), by_host = load_acquire(last.host_verdict);
     const std::uint64_t said = by_kernel != 0 ? by_kernel : by_host;
     if (said == 0) return end(errc::peer_died, peer);
-    if (verdict_code(said) == errc::peer_closed) return;             // it had closed in order
-    end(verdict_code(said), static_cast<int>(verdict_about(said)));  // why it ended, not that it did
+    if (verdict_code(said) == errc::peer_closed) return;  // it had closed in order
+    const auto about = static_cast<int>(verdict_about(said));
+    end(verdict_code(said), about == rank_ ? peer : about);  // why it ended, not that it did
   }
 
   // In the watcher's thread, once a second: names peers that have not entered the call that this rank is in.

@@ -18,6 +18,7 @@
 #include <peerless/bootstrap/detail/hub.hpp>
 #include <peerless/bootstrap/detail/spoke.hpp>
 #include <peerless/bootstrap/job_identity.hpp>
+#include <peerless/core/env.hpp>
 #include <peerless/core/error.hpp>
 #include <peerless/core/hash.hpp>
 
@@ -34,6 +35,15 @@ struct local_host_options {
   std::chrono::milliseconds refusal_grace{3'000};
   // False: as on kernels that have no pidfds; the end of a process shows by its life line only.
   bool use_pidfd = true;
+
+  // The defaults, the deadline changed by PEERLESS_SETUP_DEADLINE_MS. Throws errc::bad_environment.
+  static local_host_options from_environment() {
+    local_host_options options;
+    if (const auto ms = env::get_between<std::int32_t>("PEERLESS_SETUP_DEADLINE_MS", 1, 0x7fffffff, "milliseconds")) {
+      options.deadline = std::chrono::milliseconds(*ms);
+    }
+    return options;
+  }
 };
 
 // One rank of a group of processes: models `bootstrap`. Ranks meet at an abstract Unix socket whose name is made of the
@@ -47,13 +57,13 @@ class local_host_bootstrap {
   // nobody. Throws, on every rank that has come and for `refusal_grace` on those that still come:
   //   errc::rendezvous_timeout   ranks are missing or stopped; rank() is the first of those that the message names
   //   errc::rendezvous_mismatch  sizes, layout hashes or versions differ, a rank is out of range or there twice,
-  //   another
-  //                              job of this identity meets or still has its bootstrap, or somebody else holds the
+  //                              another job of this identity meets or still has its bootstrap, or somebody else holds the
   //                              name; the message has both values
   //   errc::peer_died            the process of rank() ended meanwhile
   //   errc::peer_closed          rank() gave up meanwhile
-  // and on this rank alone errc::invalid_argument (size < 1), errc::unsupported (size > 64), errc::system_error.
-  static local_host_bootstrap connect(job_identity identity, int rank, int size, local_host_options options = {}) {
+  // and on this rank alone errc::invalid_argument (size < 1), unsupported (size > 64), system_error, bad_environment.
+  static local_host_bootstrap connect(job_identity identity, int rank, int size,
+                                      local_host_options options = local_host_options::from_environment()) {
     if (size < 1) throw error(errc::invalid_argument, "a world of " + std::to_string(size) + " ranks", rank);
     if (size > detail::max_host_ranks) {
       throw error(errc::unsupported,

@@ -37,8 +37,12 @@ struct communicator_options {
   // comma-separated) and PEERLESS_LOG. Throws errc::bad_environment for a value that is not legal.
   static communicator_options from_environment() {
     communicator_options options;
-    if (const auto ms = env::get<std::chrono::milliseconds>("PEERLESS_DEADLINE_MS")) options.deadline = *ms;
-    if (const auto ms = env::get<std::chrono::milliseconds>("PEERLESS_SETUP_DEADLINE_MS")) options.setup_deadline = *ms;
+    const auto span = [](const char* name, std::chrono::milliseconds& value) {
+      const auto ms = env::get_between<std::int32_t>(name, 1, 0x7fffffff, "milliseconds");
+      if (ms) value = std::chrono::milliseconds(*ms);
+    };
+    span("PEERLESS_DEADLINE_MS", options.deadline);
+    span("PEERLESS_SETUP_DEADLINE_MS", options.setup_deadline);
     if (const auto on = env::get<bool>("PEERLESS_LOG")) options.log = *on;
     if (const auto names = env::get<std::vector<std::string>>("PEERLESS_TRANSPORT")) options.order = *names;
     return options;

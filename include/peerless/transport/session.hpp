@@ -55,7 +55,8 @@ inline std::string describe(const failure& f) {
     case errc::timeout:
       if (f.awaited == f.seen) return peer + " did not arrive in time, as another rank reported" + call;
       return peer + " did not arrive" + call + " (" + std::string(name_of(f.protocol)) + ": awaited " +
-             std::to_string(f.awaited) + ", seen " + std::to_string(f.seen) + ")";
+             std::to_string(f.awaited) + ", " +
+             (f.seen == sentinel_word ? std::string("nothing seen") : "seen " + std::to_string(f.seen)) + ")";
     case errc::peer_died: return "the process of " + peer + " has ended" + call;
     case errc::peer_closed: return peer + " destroyed its communicator before this rank's last call" + call;
     case errc::overlapped: return "two calls of one communicator ran at the same time on " + peer + call;

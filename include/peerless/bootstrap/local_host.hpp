@@ -57,8 +57,8 @@ class local_host_bootstrap {
   // nobody. Throws, on every rank that has come and for `refusal_grace` on those that still come:
   //   errc::rendezvous_timeout   ranks are missing or stopped; rank() is the first of those that the message names
   //   errc::rendezvous_mismatch  sizes, layout hashes or versions differ, a rank is out of range or there twice,
-  //                              another job of this identity meets or still has its bootstrap, or somebody else holds the
-  //                              name; the message has both values
+  //                              another job of this identity meets or still has its bootstrap, or somebody else
+  //                              holds the name; the message has both values
   //   errc::peer_died            the process of rank() ended meanwhile
   //   errc::peer_closed          rank() gave up meanwhile
   // and on this rank alone errc::invalid_argument (size < 1), unsupported (size > 64), system_error, bad_environment.

@@ -7,7 +7,8 @@
  *
  * Mutants, as macros: NO_REUSE_WAIT, OFF_BY_ONE, ONE_READER (with RANKS = 3: the writer waits for one of its readers), RELAXED_READY,
  * RELAXED_CONSUMED, CONSUMED_BEFORE_READ, RESTART_COUNTERS, ONE_FINGERPRINT (no parity), EMPTY_CALLS (block 0 may have no chunk),
- * SERIAL (readers start when the writers are through). VALUES_ONLY: judge by what is read alone, not by the order of events.
+ * SERIAL (readers start when the writers are through), KNOWN_TOO_EARLY (a rank takes its last call for consumed), NOT_ON_ENTRY (no
+ * acknowledgement of earlier calls), ACKNOWLEDGE_SHORT (the last chunk that a call needs again is not acknowledged). VALUES_ONLY: judge by what is read alone, not by the order of events.
  */
 
 #ifndef RANKS
@@ -54,6 +55,7 @@ byte consumed[RANKS * PEERS * BLOCKS];      /* by link */
 byte known_read[RANKS * PEERS * BLOCKS];    /* by link: its reads of chunks below this one happen before what the writer does next */
 byte call[RANKS];
 byte first[RANKS * BLOCKS], limit[RANKS * BLOCKS];    /* chunks of the rank's current call */
+byte before[RANKS * BLOCKS];                /* first of the rank's last call: all below is known to be consumed */
 byte chunks[(CALLS + 2) * BLOCKS];          /* one more than the chunks of a call, 0 = not drawn yet, or over on every rank */
 byte finished[RANKS];
 
@@ -83,10 +85,15 @@ bit no_stale_read = 1, no_overwrite_of_unread = 1, fingerprint_of_this_call = 1,
 #define ROOM DEPTH
 #endif
 #define LINK_TO(peer) LINK(RANK_OF(me, peer), PEER_OF(RANK_OF(me, peer), me), block)
+#ifdef RESTART_COUNTERS
+#define KNOWS_ROOM false
+#else
+#define KNOWS_ROOM (n < before[AT(me, block)] + ROOM)
+#endif
 #ifdef NO_REUSE_WAIT
 #define HAS_ROOM(peer) true
 #else
-#define HAS_ROOM(peer) ((peer) >= READERS_WAITED_FOR || consumed[LINK_TO(peer)] + ROOM > COUNT(n))
+#define HAS_ROOM(peer) ((peer) >= READERS_WAITED_FOR || KNOWS_ROOM || consumed[LINK_TO(peer)] + ROOM > COUNT(n))
 #endif
 #if RANKS > 2
 #define ALL_PEERS(x) (x(0) && x(1))
@@ -157,7 +164,13 @@ inline enter_call() {
     s = 0;
     do
     :: s < BLOCKS && call[me] <= CALLS ->
+#ifdef KNOWN_TOO_EARLY
+       before[AT(me, s)] = limit[AT(me, s)];
+#else
+       before[AT(me, s)] = first[AT(me, s)];
+#endif
        first[AT(me, s)] = limit[AT(me, s)];
+       acknowledge_earlier_calls(s);
        limit[AT(me, s)] = limit[AT(me, s)] + chunks[call[me] * BLOCKS + s] - 1;
        if
        :: chunks[call[me] * BLOCKS + s] > 1 -> write_fingerprint(s)
@@ -177,6 +190,20 @@ inline enter_call() {
     :: else -> break
     od
   }
+}
+
+/* At once on entry: the reads of earlier calls happen before it. */
+inline acknowledge_earlier_calls(b) {
+#if !defined(NOT_ON_ENTRY) && !defined(RESTART_COUNTERS)
+  r = 0;
+  do
+  :: r < RANKS && r == me -> r++
+  :: r < RANKS && r != me -> consumed[LINK(me, PEER_OF(me, r), b)] = first[AT(me, b)]; r++
+  :: else -> break
+  od
+#else
+  skip
+#endif
 }
 
 inline draw(b) {
@@ -207,7 +234,7 @@ inline write_chunk() {
   do
   :: p < PEERS ->
      if
-     :: CONSUMED_ORDERS && p < READERS_WAITED_FOR && n + 1 > ROOM && known_read[LINK_TO(p)] < n + 1 - ROOM -> known_read[LINK_TO(p)] = n + 1 - ROOM
+     :: CONSUMED_ORDERS && !KNOWS_ROOM && p < READERS_WAITED_FOR && n + 1 > ROOM && known_read[LINK_TO(p)] < n + 1 - ROOM -> known_read[LINK_TO(p)] = n + 1 - ROOM
      :: else
      fi;
 #ifndef VALUES_ONLY
@@ -260,7 +287,15 @@ inline read_chunk() {
   assert(fingerprint_of_this_call)
 }
 
-#define RELEASE_CHUNK consumed[LINK_FROM] = COUNT(n) + 1
+/* Only what the same call needs again. */
+#ifdef RESTART_COUNTERS
+#define NEEDED true
+#elif defined(ACKNOWLEDGE_SHORT)
+#define NEEDED (n + DEPTH + 1 < limit[AT(me, block)])
+#else
+#define NEEDED (n + DEPTH < limit[AT(me, block)])
+#endif
+#define RELEASE_CHUNK consumed[LINK_FROM] = (NEEDED -> COUNT(n) + 1 : consumed[LINK_FROM])
 
 #ifdef SERIAL
 #define MAY_READ (ready[AT(me, block)] == limit[AT(me, block)])

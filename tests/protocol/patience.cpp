@@ -59,10 +59,11 @@ struct scene {
   }
 
   // Polls until the wait ends; returns how often, 0 when it does not end within `most`.
-  std::uint64_t wait(std::uint64_t most = 1'000'000, std::uint64_t awaited = 9, std::uint64_t seen = 8) {
+  std::uint64_t wait(std::uint64_t most = 1'000'000, std::uint64_t awaited = 9, std::uint64_t seen = 8,
+                     std::uint32_t peer = 2) {
     patience waiting;
     for (std::uint64_t polls = 1; polls <= most; ++polls) {
-      if (!waiting.poll_again(memory, view, frame, 2, awaited, seen)) return polls;
+      if (!waiting.poll_again(memory, view, frame, peer, awaited, seen)) return polls;
     }
     return 0;
   }
@@ -81,6 +82,11 @@ void check_deadline() {
   PEERLESS_CHECK(polls * 10'000 > deadline_ns && polls * 10'000 < deadline_ns + 200 * 10'000, polls);
   PEERLESS_CHECK(s.failed(errc::timeout, 2));
   PEERLESS_CHECK(s.controls[1].failure.awaited == 77 && s.controls[1].failure.seen == 66);
+
+  scene own;  // a thread of this rank has the deadline for its peers first
+  own.script.ns_per_poll = 10'000;
+  const std::uint64_t own_polls = own.wait(20'000, 77, 66, 1);
+  PEERLESS_CHECK(own_polls * 10'000 > 2 * deadline_ns && own_polls * 10'000 < 2 * deadline_ns + 200 * 10'000, own_polls);
 
   scene patient;  // time stands still: no end
   PEERLESS_CHECK(patient.wait(100'000) == 0);

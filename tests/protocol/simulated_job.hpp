@@ -351,13 +351,16 @@ class simulated_job {
       fiber_barrier& among_writers = make_barrier(r, writers);
       fiber_barrier& handoff = make_barrier(r, writers + 1);
       fiber_barrier& among_readers = make_barrier(r, readers);
+      fiber_barrier& receipt = make_barrier(r, readers + 1);
+      fiber_barrier& alone = make_barrier(r, 1);
       for (unsigned t = 0; t < writers; ++t) {
         start(r, [&, b, t] { return block(b).run_writer(fiber_group(among_writers, t, writers), fiber_group(handoff, t, writers + 1)); });
       }
       start(r, [&, b] { return block(b).run_publisher(fiber_group(handoff, writers, writers + 1), true); });
       for (unsigned t = 0; t < readers; ++t) {
-        start(r, [&, b, t] { return block(b).run_reader(fiber_group(among_readers, t, readers)); });
+        start(r, [&, b, t] { return block(b).run_reader(fiber_group(among_readers, t, readers), fiber_group(receipt, t, readers + 1)); });
       }
+      start(r, [&, b] { return block(b).run_acknowledger(fiber_group(alone, 0, 1), fiber_group(receipt, readers, readers + 1)); });
     }
     await_duties(ranks_[r]);
     for (std::uint32_t b = 0; ranks_[r].good && b < n_blocks; ++b) block(b).finish();

@@ -182,6 +182,7 @@ void check_start_state(std::uint64_t first_epoch) {
   for (const auto epoch : state.next_epoch) PEERLESS_CHECK(epoch == first_epoch);
   for (const auto extent : state.sentinel_extent) PEERLESS_CHECK(extent == 0);
   for (const auto chunks : state.chunks_sent) PEERLESS_CHECK(chunks == first_epoch - 1);
+  for (const auto chunks : state.chunks_consumed) PEERLESS_CHECK(chunks == first_epoch - 1);
   const call_state calls = make_call_state(first_epoch);
   PEERLESS_CHECK(calls.next_call == first_epoch && calls.poison == 0);
 }

@@ -1,10 +1,17 @@
 // Bulk ring: messages of any size flow chunk by chunk through a bounded ring a (rank, block), both directions at once.
 // Writers store a chunk and hand it to a publisher, which releases the block's `ready` count; readers acquire the
-// peers' counts, fold the chunk and release `consumed`. A chunk's place is reused when every reader has consumed it.
+// peers' counts, fold the chunk and hand it to an acknowledger, which releases `consumed`. A chunk's place is reused
+// when every reader has consumed it.
 //
 // Counts never restart: a call continues where the last one ended, so nothing is reset and nothing is drained. `ready`
 // and `consumed` are one writer a word. A rank can be one call ahead of a peer, never two (it needs the peer's chunks
 // of its own call), so fingerprints alternate by the parity of the epoch.
+//
+// Room without asking. A rank that has ended call k - 1 has acquired a chunk of it from every peer, so every peer had
+// ended call k - 2 with all its reads: in call k everything before call k - 1 is known to be consumed. Only a call that
+// reaches further back looks at `consumed`, a round trip through host memory. On entry to call k a rank acknowledges
+// all earlier calls, and within the call only chunks whose places the same call takes again: a call that fits into the
+// ring waits for no acknowledgement and for no release at its end.
 #pragma once
 
 #include <peerless/protocol/fold.hpp>
@@ -12,7 +19,7 @@
 
 PEERLESS_BEGIN_NAMESPACE
 
-// One block of one rank in one call. The three roles run side by side (on a GPU in warps of their own; on a CPU one
+// One block of one rank in one call. The four roles run side by side (on a GPU in warps of their own; on a CPU one
 // thread takes the steps in turn) and share `posted`, a word of the block that only the publisher writes.
 template <element T, reduction Op, memory_policy Memory>
 class bulk_ring {
@@ -28,7 +35,11 @@ class bulk_ring {
     end_ = begin_ + part < vectors ? begin_ + part : vectors;
     n_chunks_ = static_cast<std::uint32_t>((end_ - begin_ + chunk_ - 1) / chunk_);
     if (block == 0 && n_chunks_ == 0) n_chunks_ = 1;  // an empty call exchanges one empty chunk
-    base_ = first_chunk();
+    base_ = m_.load8(v_.protocols->chunks_sent + block_);
+    known_consumed_ = m_.load8(v_.protocols->chunks_consumed + block_);
+    const std::uint32_t depth = v_.layout.sizes.bulk_depth;
+    batch_ = depth >= 4 ? depth / 4 : 1;
+    if (n_chunks_ > depth) n_acknowledged_ = (n_chunks_ - depth + batch_ - 1) / batch_ * batch_;
   }
 
   // Chunks of this block in this call.
@@ -37,18 +48,31 @@ class bulk_ring {
   // Writer, one thread: whether chunk `c` may be stored as far as `reader` is concerned.
   PEERLESS_EXEC_CHECK_DISABLE
   PEERLESS_HD bool has_room(std::uint32_t c, std::uint32_t reader, std::uint64_t& seen) const {
+    seen = known_consumed_;
+    if (fits(base_ + c, seen)) return true;
     seen = m_.load8_acquire(&v_.consumed(v_.rank, reader, block_)->value);
-    return static_cast<std::int64_t>(base_ + c - seen) < static_cast<std::int64_t>(v_.layout.sizes.bulk_depth);
+    return fits(base_ + c, seen);
   }
 
   // Writer, a group: stores chunk `c` of the input into the ring.
   PEERLESS_EXEC_CHECK_DISABLE
   template <execution_group Group>
   PEERLESS_HD void put(Group g, std::uint32_t c) const {
+    constexpr unsigned at_once = 2;  // loads in flight
     vec16* to = v_.bulk_chunk(v_.rank, block_, base_ + c);
     const std::uint64_t from = begin_ + std::uint64_t{c} * chunk_;
-    for (std::uint32_t i = g.thread_rank(); i < chunk_ && from + i < end_; i += g.size())
-      m_.store16_payload(to + i, load_vector(msg_, from + i));
+    const std::uint64_t n = end_ - from < chunk_ ? end_ - from : chunk_;
+    for (std::uint64_t i = g.thread_rank(); i < n; i += at_once * g.size()) {
+      vec16 v[at_once] = {};
+      PEERLESS_UNROLL
+      for (unsigned j = 0; j < at_once; ++j) {
+        if (i + j * g.size() < n) v[j] = load_vector(msg_, from + i + j * g.size());
+      }
+      PEERLESS_UNROLL
+      for (unsigned j = 0; j < at_once; ++j) {
+        if (i + j * g.size() < n) m_.store16_payload(to + i + j * g.size(), v[j]);
+      }
+    }
   }
 
   // Publisher, one thread, after a barrier with the writers: makes chunk `c` visible to the readers of all ranks.
@@ -93,27 +117,35 @@ class bulk_ring {
     }
   }
 
-  // Reader, one thread, after a barrier of the readers: gives the place of chunk `c` back to `peer`.
+  // Whether this call acknowledges when chunk `c` has been taken: a few chunks at a time, as far as it takes their
+  // places again itself.
+  PEERLESS_HD bool acknowledges(std::uint32_t c) const { return c < n_acknowledged_ && (c + 1) % batch_ == 0; }
+
+  // Acknowledger, one thread: gives the places of the calls before this one and of its first `n` chunks back to `peer`.
+  // On entry with n = 0; then after a barrier with the readers, in order.
   PEERLESS_EXEC_CHECK_DISABLE
-  PEERLESS_HD void acknowledge(std::uint32_t c, std::uint32_t peer) const {
-    m_.store8_release(&v_.consumed(peer, v_.rank, block_)->value, base_ + c + 1);
+  PEERLESS_HD void acknowledge(std::uint32_t n, std::uint32_t peer) const {
+    m_.store8_release(&v_.consumed(peer, v_.rank, block_)->value, base_ + n);
   }
 
   // One thread, when all roles have ended: the next call continues here.
   PEERLESS_EXEC_CHECK_DISABLE
-  PEERLESS_HD void finish() const { m_.store8(v_.protocols->chunks_sent + block_, base_ + n_chunks_); }
+  PEERLESS_HD void finish() const {
+    m_.store8(v_.protocols->chunks_consumed + block_, base_);
+    m_.store8(v_.protocols->chunks_sent + block_, base_ + n_chunks_);
+  }
 
   // The whole writer role. `writers` store; `handoff` is the writers and the publisher. What is known of the readers is
   // kept: a look at a counter is a round trip to host memory.
   PEERLESS_EXEC_CHECK_DISABLE
   template <execution_group Writers, execution_group Handoff>
   PEERLESS_HD bool run_writer(Writers writers, Handoff handoff) const {
-    std::uint64_t room_until =
-        base_;  // chunks below this count have room, as far as this thread's readers are concerned
+    // Chunks below this count have room, as far as this thread's readers are concerned.
+    std::uint64_t room_until = known_consumed_ + v_.layout.sizes.bulk_depth;
     for (std::uint32_t c = 0; c < n_chunks_; ++c) {
       bool good = true;
       if (static_cast<std::int64_t>(base_ + c - room_until) >= 0) {
-        room_until += v_.layout.sizes.bulk_depth;
+        room_until = base_ + c + v_.layout.sizes.bulk_depth;
         for (std::uint32_t p = writers.thread_rank(); p < v_.world_size() && good; p += writers.size()) {
           std::uint64_t consumed = room_until;
           if (p != v_.rank) good = await_room(c, p, consumed);
@@ -139,11 +171,10 @@ class bulk_ring {
     return true;
   }
 
-  // The whole reader role. Acknowledges a few chunks at a time, since each release waits for everything before it.
+  // The whole reader role. `receipt` is the readers and the acknowledger.
   PEERLESS_EXEC_CHECK_DISABLE
-  template <execution_group Readers>
-  PEERLESS_HD bool run_reader(Readers readers) const {
-    const std::uint32_t batch = v_.layout.sizes.bulk_depth / 4 != 0 ? v_.layout.sizes.bulk_depth / 4 : 1;
+  template <execution_group Readers, execution_group Receipt>
+  PEERLESS_HD bool run_reader(Readers readers, Receipt receipt) const {
     std::uint64_t ready_until = base_;  // chunks below this count have arrived from this thread's peers
     for (std::uint32_t c = 0; c < n_chunks_; ++c) {
       bool good = true;
@@ -155,15 +186,28 @@ class bulk_ring {
           ready_until = least(ready_until, ready);
         }
       }
-      if (!readers.all(good)) return false;
-      take(readers, c);
-      if ((c + 1) % batch != 0 && c + 1 != n_chunks_) continue;
-      readers.sync();
-      for (std::uint32_t p = readers.thread_rank(); p < v_.world_size(); p += readers.size()) {
-        if (p != v_.rank) acknowledge(c, p);
+      if (!readers.all(good)) {
+        if (c < n_acknowledged_) receipt.all(false);  // the acknowledger still waits for this call's chunks
+        return false;
       }
+      take(readers, c);
+      if (acknowledges(c)) receipt.all(true);
     }
     return true;
+  }
+
+  // The whole acknowledger role: a group, peers dealt out; `receipt` is the readers and this group. Apart from the
+  // readers, since a release waits for everything before it.
+  PEERLESS_EXEC_CHECK_DISABLE
+  template <execution_group Group, execution_group Receipt>
+  PEERLESS_HD bool run_acknowledger(Group g, Receipt receipt) const {
+    for (std::uint32_t n = 0;; n += batch_) {
+      for (std::uint32_t p = g.thread_rank(); p < v_.world_size(); p += g.size()) {
+        if (p != v_.rank) acknowledge(n, p);
+      }
+      if (n >= n_acknowledged_) return true;
+      if (!receipt.all(true)) return false;
+    }
   }
 
   // Waits until the ring has room for chunk `c` as far as `reader` is concerned; `consumed` becomes the reader's count.
@@ -192,8 +236,10 @@ class bulk_ring {
     return static_cast<std::int64_t>(a - b) < 0 ? a : b;
   }
 
-  PEERLESS_EXEC_CHECK_DISABLE
-  PEERLESS_HD std::uint64_t first_chunk() const { return m_.load8(v_.protocols->chunks_sent + block_); }
+  // Whether chunk `count`, by the count that never restarts, has a place when all below `consumed` are consumed.
+  PEERLESS_HD bool fits(std::uint64_t count, std::uint64_t consumed) const {
+    return static_cast<std::int64_t>(count - consumed) < static_cast<std::int64_t>(v_.layout.sizes.bulk_depth);
+  }
 
   Memory m_;
   const rank_view& v_;
@@ -205,7 +251,10 @@ class bulk_ring {
   std::uint32_t n_chunks_ = 0;
   std::uint64_t begin_ = 0;  // vectors
   std::uint64_t end_ = 0;
-  std::uint64_t base_ = 0;  // chunks of this block before this call
+  std::uint64_t base_ = 0;            // chunks of this block before this call
+  std::uint64_t known_consumed_ = 0;  // chunks of this block that every reader is known to have consumed
+  std::uint32_t batch_ = 1;           // chunks acknowledged at a time
+  std::uint32_t n_acknowledged_ = 0;  // chunks of this call that are acknowledged within it; a multiple of batch_
 };
 
 PEERLESS_END_NAMESPACE

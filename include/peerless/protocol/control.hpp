@@ -90,6 +90,8 @@ struct protocol_state {
   alignas(line_bytes) std::uint32_t sentinel_extent[8];  // of which sentinel_slots are used
   // Chunks that each block has sent through its ring so far; the same on all ranks.
   alignas(line_bytes) std::uint64_t chunks_sent[max_blocks];
+  // The same before each block's last call: chunks that every rank is known to have consumed. See bulk_ring.hpp.
+  alignas(line_bytes) std::uint64_t chunks_consumed[max_blocks];
 };
 
 PEERLESS_END_NAMESPACE

@@ -151,6 +151,7 @@ constexpr protocol_state make_protocol_state(std::uint64_t first_epoch) {
   protocol_state state{};
   for (auto& epoch : state.next_epoch) epoch = first_epoch;
   for (auto& chunks : state.chunks_sent) chunks = first_epoch - 1;
+  for (auto& chunks : state.chunks_consumed) chunks = first_epoch - 1;
   return state;
 }
 

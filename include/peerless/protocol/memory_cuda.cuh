@@ -90,19 +90,25 @@ struct block_group {
 };
 
 // Threads [First, First + Size) of the block, joined by hardware barrier `Barrier` (1-15; 0 is __syncthreads). First
-// and Size are multiples of 32. Members of every warp must reach each barrier together.
+// and Size are multiples of 32. The lanes of a warp are brought together first: a hardware barrier counts warps, and
+// one that is left to find a warp apart has been seen to lose a lane that had waited long for a peer, and to hang
+// (ptxas 13.0, sm_90).
 template <int Barrier, unsigned First, unsigned Size>
 struct warp_range_group {
   static_assert(Barrier > 0 && Barrier < 16 && First % 32 == 0 && Size % 32 == 0);
   __device__ unsigned thread_rank() const { return threadIdx.x - First; }
   __device__ unsigned size() const { return Size; }
-  __device__ void sync() const { asm volatile("barrier.sync %0, %1;" ::"n"(Barrier), "n"(Size) : "memory"); }
+  __device__ void sync() const {
+    __syncwarp();
+    asm volatile("barrier.sync.aligned %0, %1;" ::"n"(Barrier), "n"(Size) : "memory");
+  }
   __device__ bool all(bool vote) const {
+    __syncwarp();
     int every;
     asm volatile(
         "{ .reg .pred mine, every;\n"
         "  setp.ne.s32 mine, %1, 0;\n"
-        "  barrier.red.and.pred every, %2, %3, mine;\n"
+        "  barrier.red.and.aligned.pred every, %2, %3, mine;\n"
         "  selp.s32 %0, 1, 0, every; }"
         : "=r"(every)
         : "r"(static_cast<int>(vote)), "n"(Barrier), "n"(Size)

@@ -70,7 +70,8 @@ PEERLESS_HD PEERLESS_NOINLINE std::uint64_t look_around(Memory m, const rank_vie
     }
     closed = true;
   }
-  if (now - since > v.deadline_ns) {
+  // Another thread of this rank, which waits for peers itself, is never the one to be named.
+  if (now - since > (peer == v.rank ? 2 * v.deadline_ns : v.deadline_ns)) {
     fail_call(m, v, f, errc::timeout, peer, awaited, seen);
     return 0;
   }

@@ -135,6 +135,14 @@ bool run_bulk(cpu_memory m, const rank_view& v, const call_frame& f, const messa
     std::uint32_t posted = 0;
   };
   std::array<cursor, max_blocks> cursors{};
+  using block_ring = bulk_ring<T, Op, cpu_memory>;
+  const auto acknowledge_all = [&](const block_ring& ring, std::uint32_t n) {
+    for (std::uint32_t p = 0; p < v.world_size(); ++p) {
+      if (p != v.rank) ring.acknowledge(n, p);
+    }
+  };
+  for (std::uint32_t b = 0; b < n_blocks; ++b)
+    acknowledge_all(block_ring(m, v, f, msg, b, n_blocks, chunk_bytes, nullptr), 0);
   patience waiting;
   for (bool finished = false; !finished;) {
     finished = true;
@@ -143,7 +151,7 @@ bool run_bulk(cpu_memory m, const rank_view& v, const call_frame& f, const messa
     std::uint64_t awaited = 0, late_seen = 0;
     for (std::uint32_t b = 0; b < n_blocks; ++b) {
       cursor& at = cursors[b];
-      const bulk_ring<T, Op, cpu_memory> ring(m, v, f, msg, b, n_blocks, chunk_bytes, &at.posted);
+      const block_ring ring(m, v, f, msg, b, n_blocks, chunk_bytes, &at.posted);
       std::uint64_t seen = 0;
       const auto every_peer = [&](auto&& holds) {
         for (std::uint32_t p = 0; p < v.world_size(); ++p) {
@@ -166,10 +174,8 @@ bool run_bulk(cpu_memory m, const rank_view& v, const call_frame& f, const messa
           if (p != v.rank && !ring.is_same_call(p)) return false;
         }
         ring.take(alone, at.taken);
-        for (std::uint32_t p = 0; p < v.world_size(); ++p) {
-          if (p != v.rank) ring.acknowledge(at.taken, p);
-        }
         ++at.taken;
+        if (ring.acknowledges(at.taken - 1)) acknowledge_all(ring, at.taken);
         moved = true;
       }
       if (at.taken < ring.n_chunks()) finished = false;
@@ -180,8 +186,7 @@ bool run_bulk(cpu_memory m, const rank_view& v, const call_frame& f, const messa
       return false;
     }
   }
-  for (std::uint32_t b = 0; b < n_blocks; ++b)
-    bulk_ring<T, Op, cpu_memory>(m, v, f, msg, b, n_blocks, chunk_bytes, nullptr).finish();
+  for (std::uint32_t b = 0; b < n_blocks; ++b) block_ring(m, v, f, msg, b, n_blocks, chunk_bytes, nullptr).finish();
   return true;
 }
 

@@ -18,6 +18,9 @@ struct launch_shape {
   std::uint32_t threads = 1;      // data threads a block
   std::uint32_t chunk_bytes = 0;  // bulk only
   bool clear_early = false;       // sentinel kernels only: clear the old slot while waiting, not after
+  // Sentinel kernels only: clock cycles of a multiprocessor between the last store of a thread and its first poll. A
+  // poll that comes before the data takes link time from it, and the next one comes a whole round trip later.
+  std::uint32_t poll_delay_cycles = 0;
   friend bool operator==(const launch_shape&, const launch_shape&) = default;
 };
 

@@ -51,6 +51,25 @@ __device__ inline std::uint64_t grid_id() {
 
 }  // namespace detail
 
+// Dependent launch (sm_90 and later): a kernel that was launched with
+// cudaLaunchAttributeProgrammaticStreamSerialization may start while the one before it on the stream still runs. Every
+// thread calls this before it reads or writes anything: waits until the kernels before have ended and their memory is
+// visible, as if launched the ordinary way. So a call still begins where the last one has ended, which is what every
+// protocol's reuse of slots rests on.
+__device__ inline void await_earlier_kernels() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+
+// Every block, once: the next kernel on the stream may come onto the device, if it was launched as a dependent one. Not
+// before await_earlier_kernels(), or a graph of calls would fill the device with kernels that wait.
+__device__ inline void admit_next_kernel() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
+
 // Enters a call. Every thread of every block, once, before anything that has effects; contains one barrier of the
 // block. Returns false, with `f` undefined, when the communicator has failed or calls overlap: the thread must return
 // at once. Only thread 0 reads the state, all words at the same time, since each is a round trip to the L2 cache. The

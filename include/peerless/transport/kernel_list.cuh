@@ -2,6 +2,8 @@
 // that is loaded lazily waits for the device, and the device may be spinning for a peer.
 #pragma once
 
+#include <algorithm>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -23,13 +25,17 @@ class PEERLESS_HIDDEN kernel_list {
     kernels_.push_back(kernel);
     return true;
   }
-  // Loads every kernel on the current device. Blocks; throws errc::cuda_error (no code for this device, ...).
-  void load_all() const {
+  // Loads every kernel on the current device. Returns the oldest architecture that one of them was compiled for (90:
+  // sm_90), which may be older than the device. Blocks; throws errc::cuda_error (no code for this device, ...).
+  int load_all() const {
+    int oldest = std::numeric_limits<int>::max();
     for (const void* kernel : kernels_) {
       cudaFuncAttributes attributes;
       require_cuda(cudaFuncGetAttributes(&attributes, kernel),
                    "loading a kernel; was the program compiled for this GPU's architecture?");
+      oldest = std::min(oldest, attributes.ptxVersion);
     }
+    return oldest;
   }
 
  private:

@@ -28,13 +28,18 @@ struct communicator_options {
   std::uint64_t first_epoch = 1;
   // Names of the transports to try, best first; empty: the order of the communicator's template arguments.
   std::vector<std::string> order;
+  // GPUs of sm_90 and later: launch calls as dependent ones, so that a kernel comes onto the device while the one
+  // before it ends. It still waits for that end before it touches anything. Captured calls become programmatic edges of
+  // the graph. Not used where ranks share a GPU. Ranks may differ.
+  bool dependent_launch = true;
   // On a CPU: draw the order of a call's duties anew from this seed, for race detectors; 0: the natural order.
   std::uint64_t duty_seed = 0;
   // One line on stderr about what was chosen, from rank 0.
   bool log = false;
 
   // The defaults, changed by PEERLESS_DEADLINE_MS, PEERLESS_SETUP_DEADLINE_MS, PEERLESS_TRANSPORT (names,
-  // comma-separated) and PEERLESS_LOG. Throws errc::bad_environment for a value that is not legal.
+  // comma-separated), PEERLESS_DEPENDENT_LAUNCH and PEERLESS_LOG. Throws errc::bad_environment for a value that is not
+  // legal.
   static communicator_options from_environment() {
     communicator_options options;
     const auto span = [](const char* name, std::chrono::milliseconds& value) {
@@ -43,6 +48,7 @@ struct communicator_options {
     };
     span("PEERLESS_DEADLINE_MS", options.deadline);
     span("PEERLESS_SETUP_DEADLINE_MS", options.setup_deadline);
+    if (const auto on = env::get<bool>("PEERLESS_DEPENDENT_LAUNCH")) options.dependent_launch = *on;
     if (const auto on = env::get<bool>("PEERLESS_LOG")) options.log = *on;
     if (const auto names = env::get<std::vector<std::string>>("PEERLESS_TRANSPORT")) options.order = *names;
     return options;

@@ -29,7 +29,12 @@ class shm {
     const detail::relaxed_capture scope;
     agree_on(boot, limit, [&] {
       detail::require_cuda(cudaGetDevice(&device_), "cudaGetDevice");
-      detail::kernel_list::instance().load_all();
+      const int compiled_for = detail::kernel_list::instance().load_all();
+      int major = 0;
+      detail::require_cuda(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device_),
+                           "cudaDeviceGetAttribute");
+      // Code of an older architecture does not wait for the kernels before it (see kernel_frame.cuh).
+      dependent_launch_ = options.dependent_launch && major >= 9 && compiled_for >= 90;
       side_ = std::make_unique<detail::side_stream>();
       int drives_display = 0;
       detail::require_cuda(cudaDeviceGetAttribute(&drives_display, cudaDevAttrKernelExecTimeout, device_),
@@ -74,33 +79,20 @@ class shm {
     const std::size_t sentinel = sizes.sentinel_slot_bytes, flagged = sizes.flagged_slot_bytes;
     const auto blocks = [&](std::uint32_t n) { return std::min(n, sizes.bulk_blocks); };
     const auto chunk = [&](std::uint32_t bytes) { return std::min(bytes, sizes.bulk_chunk_bytes); };
-    return {
-        {0,
-         std::min<std::size_t>(32 << 10, sentinel),
-         type_class::with_sentinel,
-         name,
-         protocol_id::sentinel,
-         {64, 256, 0, true},
-         0,
-         source},
-        {0,
-         std::min<std::size_t>(512 << 10, sentinel),
-         type_class::with_sentinel,
-         name,
-         protocol_id::sentinel,
-         {64, 256, 0, false},
-         0,
-         source},
-        {0,
-         std::min<std::size_t>(64 << 10, flagged),
-         type_class::any,
-         name,
-         protocol_id::flagged,
-         {16, 512, 0},
-         0,
-         source},
-        {0, 1 << 20, type_class::any, name, protocol_id::bulk, {blocks(64), 256, chunk(4 << 10)}, 0, source},
-        {0, ~std::size_t{0}, type_class::any, name, protocol_id::bulk, {blocks(64), 256, chunk(8 << 10)}, 0, source}};
+    const auto row = [&](std::size_t bytes_to, type_class types, protocol_id protocol, const launch_shape& shape) {
+      return table_row{0, bytes_to, types, name, protocol, shape, 0, source};
+    };
+    const auto sentinel_row = [&](std::size_t bytes_to, bool clear_early, std::uint32_t poll_delay_cycles) {
+      return row(std::min(bytes_to, sentinel), type_class::with_sentinel, protocol_id::sentinel,
+                 {64, 256, 0, clear_early, poll_delay_cycles});
+    };
+    return {sentinel_row(2 << 10, true, 0),
+            sentinel_row(16 << 10, true, 800),
+            sentinel_row(128 << 10, false, 1100),
+            sentinel_row(512 << 10, false, 0),
+            row(std::min<std::size_t>(64 << 10, flagged), type_class::any, protocol_id::flagged, {16, 512}),
+            row(1 << 20, type_class::any, protocol_id::bulk, {blocks(64), 256, chunk(4 << 10)}),
+            row(~std::size_t{0}, type_class::any, protocol_id::bulk, {blocks(64), 256, chunk(8 << 10)})};
   }
 
   const char* refuse(protocol_id protocol, const launch_shape& shape, std::size_t bytes, dtype type) const noexcept {
@@ -131,12 +123,21 @@ class shm {
         break;
     }
     const std::uint64_t fingerprint = fingerprint_of({msg.n_elements, dtype_of<T>, Op::id, protocol});
-    call_arguments<T> arguments{staging_.view(), msg, fingerprint, shape.chunk_bytes, shape.clear_early};
+    call_arguments<T> arguments{staging_.view(),  msg, fingerprint, shape.chunk_bytes, shape.poll_delay_cycles,
+                                shape.clear_early};
     void* parameters[] = {&arguments};
     const detail::device_scope scope(device_);
     const std::uint32_t blocks = std::min(most_blocks_, blocks_for<T>(protocol, shape, msg.n_elements));
-    detail::require_cuda(cudaLaunchKernel(kernel, dim3(blocks), dim3(threads), parameters, 0, stream),
-                         "launching an all-reduce");
+    cudaLaunchAttribute dependent{};
+    dependent.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    dependent.val.programmaticStreamSerializationAllowed = 1;
+    cudaLaunchConfig_t launch{};
+    launch.gridDim = dim3(blocks);
+    launch.blockDim = dim3(threads);
+    launch.stream = stream;
+    launch.attrs = &dependent;
+    launch.numAttrs = dependent_launch_ ? 1 : 0;
+    detail::require_cuda(cudaLaunchKernelExC(&launch, kernel, parameters), "launching an all-reduce");
   }
 
   void finish(deadline limit) noexcept {
@@ -183,6 +184,7 @@ class shm {
         return std::memcmp(&other.id, &each.id, sizeof(each.id)) == 0;
       });
       most_blocks_ = std::min(most_blocks_, std::max(1u, each.multiprocessors / static_cast<std::uint32_t>(sharing)));
+      dependent_launch_ = dependent_launch_ && sharing == 1;  // a waiting kernel would take another rank's place
     }
   }
 
@@ -190,6 +192,7 @@ class shm {
   staging_area<device_space> staging_;
   std::unique_ptr<detail::side_stream> side_;
   std::uint32_t most_blocks_ = max_blocks;
+  bool dependent_launch_ = false;
   int device_ = 0;
 };
 

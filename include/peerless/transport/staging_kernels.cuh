@@ -14,8 +14,9 @@ struct call_arguments {
   rank_view view;
   message<T> msg;
   std::uint64_t fingerprint;
-  std::uint32_t chunk_bytes;  // bulk only
-  bool clear_early;           // sentinel only
+  std::uint32_t chunk_bytes;        // bulk only
+  std::uint32_t poll_delay_cycles;  // sentinel only
+  bool clear_early;                 // sentinel only
 };
 
 namespace detail {
@@ -38,6 +39,13 @@ struct data_threads {
   __device__ bool all(bool vote) const { return vote; }
 };
 
+// The multiprocessor's clock; wraps.
+__device__ inline std::uint32_t clock_cycles() {
+  std::uint32_t now;
+  asm volatile("mov.u32 %0, %%clock;" : "=r"(now)::"memory");
+  return now;
+}
+
 }  // namespace detail
 
 // Threads of a sentinel block beside its data threads: three warps, so that no duty stands behind another. (In one warp
@@ -51,6 +59,8 @@ inline constexpr unsigned sentinel_most_data_threads = 384;
 template <element T, reduction Op>
 PEERLESS_HIDDEN __global__ void __launch_bounds__(sentinel_most_data_threads + sentinel_duty_threads)
     sentinel_kernel(const __grid_constant__ call_arguments<T> a) {
+  await_earlier_kernels();
+  admit_next_kernel();
   const unsigned n_data = blockDim.x - sentinel_duty_threads;
   const bool is_data = threadIdx.x < n_data;
   const detail::data_threads all{blockIdx.x * n_data + threadIdx.x, gridDim.x * n_data};
@@ -65,18 +75,18 @@ PEERLESS_HIDDEN __global__ void __launch_bounds__(sentinel_most_data_threads + s
   if (!enter_call(a.view, a.fingerprint, f)) return;
   const exchange call(m, a.view, f, a.msg);
   if (is_data) {
-    bool cleared = false;
+    // All stores before the first poll, so that both directions are busy.
+    if (all.rank < vectors) call.post(all.rank, own);
+    for (std::uint64_t i = all.rank + all.count; i < vectors; i += all.count) call.post(i, call.load(i));
+    const std::uint32_t posted = detail::clock_cycles();
+    if (a.clear_early) call.clear(all, in_use);
+    while (detail::clock_cycles() - posted < a.poll_delay_cycles) {
+    }
     for (std::uint64_t i = all.rank; i < vectors; i += all.count) {
       if (i != all.rank) own = call.load(i);
-      call.post(i, own);
-      const auto first = call.look(i, own);
-      if (a.clear_early && !cleared) {
-        call.clear(all, in_use);
-        cleared = true;
-      }
-      if (!call.fold(i, own, first)) break;
+      if (!call.fold(i, own, call.look(i, own))) break;
     }
-    if (!cleared) call.clear(all, in_use);
+    if (!a.clear_early) call.clear(all, in_use);
   } else if (blockIdx.x == 0) {
     const unsigned duty = (threadIdx.x - n_data) / 32;
     const detail::warp_group warp;
@@ -96,6 +106,8 @@ PEERLESS_HIDDEN __global__ void __launch_bounds__(sentinel_most_data_threads + s
 // Flagged one-shot. Blocks of any multiple of 32 threads, at least the world size.
 template <element T, reduction Op>
 PEERLESS_HIDDEN __global__ void __launch_bounds__(1024) flagged_kernel(const __grid_constant__ call_arguments<T> a) {
+  await_earlier_kernels();
+  admit_next_kernel();
   call_frame f;
   if (!enter_call(a.view, a.fingerprint, f)) return;
   const cuda_memory m;
@@ -107,9 +119,9 @@ PEERLESS_HIDDEN __global__ void __launch_bounds__(1024) flagged_kernel(const __g
   leave_call(a.view);
 }
 
-// Warps of a bulk block: 8 write, 1 publishes, 8 read.
+// Warps of a bulk block: 8 write, 1 publishes, 8 read, 1 acknowledges.
 inline constexpr unsigned bulk_role_threads = 256;
-inline constexpr unsigned bulk_block_threads = 2 * bulk_role_threads + 32;
+inline constexpr unsigned bulk_block_threads = 2 * (bulk_role_threads + 32);
 
 // Bulk ring. Blocks of bulk_block_threads threads.
 template <element T, reduction Op>
@@ -118,6 +130,9 @@ PEERLESS_HIDDEN __global__ void __launch_bounds__(bulk_block_threads)
   using writers = warp_range_group<1, 0, bulk_role_threads>;
   using handoff = warp_range_group<2, 0, bulk_role_threads + 32>;
   using readers = warp_range_group<3, bulk_role_threads + 32, bulk_role_threads>;
+  using receipt = warp_range_group<4, bulk_role_threads + 32, bulk_role_threads + 32>;
+  await_earlier_kernels();
+  admit_next_kernel();
   __shared__ std::uint32_t posted;
   if (threadIdx.x == 0) posted = 0;
   call_frame f;
@@ -130,8 +145,10 @@ PEERLESS_HIDDEN __global__ void __launch_bounds__(bulk_block_threads)
     const bool speaks = threadIdx.x == bulk_role_threads;
     if (speaks && blockIdx.x == 0) announce_call(m, a.view, f);
     ring.run_publisher(handoff{}, speaks);
+  } else if (threadIdx.x < 2 * bulk_role_threads + 32) {
+    ring.run_reader(readers{}, receipt{});
   } else {
-    ring.run_reader(readers{});
+    ring.run_acknowledger(detail::warp_group{}, receipt{});
   }
   __syncthreads();
   if (threadIdx.x == 0) ring.finish();

@@ -36,6 +36,10 @@ inline choice choose(const options& o, const census& found, built_with build, st
   if (launched_world) {
     if (o.threads)
       throw std::invalid_argument("ranks of a launcher are processes: leave out -t and --threads, or the launcher");
+    if (o.n_runs > 1 || o.nccl_knobs) {
+      throw std::invalid_argument(
+          "--repeat and --nccl-knobs start ranks anew for every run: use -g in place of a launcher");
+    }
     if (o.world && *o.world != *launched_world) {
       throw std::invalid_argument("-g " + std::to_string(*o.world) + " differs from the launcher's world of " +
                                   std::to_string(*launched_world) + " ranks: leave out -g");
@@ -83,6 +87,12 @@ inline choice choose(const options& o, const census& found, built_with build, st
       }
     }
     result.transports = o.transports;
+  }
+  if (o.nccl_knobs && std::count(result.transports.begin(), result.transports.end(), "nccl") == 0) {
+    throw std::invalid_argument("--nccl-knobs needs rows of NCCL, and " +
+                                (!build.nccl         ? std::string("this build has none")
+                                 : found.n_gpus == 0 ? "there is no GPU: " + found.reason
+                                                     : "transport nccl is not among those that run"));
   }
   result.on_gpus =
       std::any_of(result.transports.begin(), result.transports.end(), [](const auto& name) { return name != "host"; });

@@ -25,6 +25,7 @@ struct run_facts {
   int world = 0;
   bool ranks_are_threads = false;
   std::map<std::string, std::string> environment;
+  std::string setting;  // what the program itself has set in the environment, as A=1,B=2
 };
 
 // How samples are taken.
@@ -74,6 +75,7 @@ inline nlohmann::ordered_json to_json(const run_facts& run, const measurement& m
       {"nccl", text_or_null(run.nccl)},
       {"env", run.environment},
       {"transport", m.transport},
+      {"setting", text_or_null(run.setting)},
       {"world", run.world},
       {"ranks_as", run.ranks_are_threads ? "threads" : "processes"},
       {"dtype", name_of(m.what.type)},
@@ -91,9 +93,11 @@ inline nlohmann::ordered_json to_json(const run_facts& run, const measurement& m
 }
 
 // One object a line: no line breaks inside, UTF-8 that is broken (an environment variable may hold anything) replaced.
-inline std::string json_line(const run_facts& run, const measurement& m) {
-  return to_json(run, m).dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
+inline std::string json_text(const nlohmann::ordered_json& object) {
+  return object.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
 }
+
+inline std::string json_line(const run_facts& run, const measurement& m) { return json_text(to_json(run, m)); }
 
 // The document of --json: rows with the keys of nccl-tests, `transport` beside them, totals by transport.
 class json_document {
@@ -113,7 +117,7 @@ class json_document {
   }
 
   void add(const table_row& row) {
-    document_["results"].push_back({{"transport", row.transport},
+    document_["results"].push_back({{"transport", label_of(row)},
                                     {"size", row.size_bytes},
                                     {"count", row.n_elements},
                                     {"type", name_of(row.type)},
@@ -135,10 +139,13 @@ class json_document {
  private:
   static nlohmann::ordered_json group(const column_group& columns) {
     using json = nlohmann::ordered_json;
-    return json{{"time", columns.time_us},
-                {"alg_bw", columns.algbw},
-                {"bus_bw", columns.busbw},
-                {"nwrong", columns.n_wrong ? json(*columns.n_wrong) : json(nullptr)}};
+    json group{{"time", columns.time_us},
+               {"alg_bw", columns.algbw},
+               {"bus_bw", columns.busbw},
+               {"nwrong", columns.n_wrong ? json(*columns.n_wrong) : json(nullptr)}};
+    if (columns.spread) group["runs"] = {{"min", columns.spread->least_us}, {"max", columns.spread->largest_us}};
+    if (!columns.setting.empty()) group["setting"] = columns.setting;
+    return group;
   }
 
   nlohmann::ordered_json document_;

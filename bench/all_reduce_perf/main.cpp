@@ -5,6 +5,8 @@
 #include <optional>
 #include <stdexcept>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include <unistd.h>
 
@@ -12,6 +14,7 @@
 #include <peerless/bootstrap/local_host.hpp>
 #include <peerless/bootstrap/thread_group.hpp>
 
+#include "passes.hpp"
 #include "peerless_build_info.hpp"
 #include "rank_main.hpp"
 #include "ranks.hpp"
@@ -23,7 +26,7 @@ using namespace peerless::bench;
 
 constexpr std::chrono::seconds longest_census{60};
 
-run_facts facts_of_run(const options& o, int world) {
+run_facts facts_of_run(const options& o, int world, const variables& setting = {}) {
   run_facts facts;
   facts.version = peerless_build_info::version;
   facts.commit = peerless_build_info::commit;
@@ -33,6 +36,7 @@ run_facts facts_of_run(const options& o, int world) {
   facts.world = world;
   facts.ranks_are_threads = o.threads;
   facts.environment = relevant_environment(environ);
+  facts.setting = text_of(setting);
   return facts;
 }
 
@@ -65,6 +69,54 @@ int run_launched(const options& o, const launch_environment& launch) {
   });
 }
 
+// Starts the ranks of one pass and waits for them. `alone`: this process stays as it is, its environment too.
+int run_pass(const options& o, const choice& c, const pass& p, shown show, bool alone) {
+  const auto prepare = [&] {
+    set_in_environment(p.setting);
+    return facts_of_run(o, c.world, p.setting);
+  };
+  if (o.threads) {
+    const auto all_ranks = [&] {
+      const run_facts facts = prepare();
+      const thread_group group(c.world);
+      return run_as_threads(c.world, [&](int rank) {
+        auto boot = group.rank(rank);
+        return run_rank(boot, rank, o, c, facts, show);
+      });
+    };
+    return alone ? run_as_processes(1, [&](int) { return all_ranks(); }) : all_ranks();
+  }
+  const job_identity identity = job_identity::named(unique_job_name());
+  return run_as_processes(c.world, [&](int rank) {
+    const run_facts facts = prepare();
+    auto boot = local_host_bootstrap::connect(identity, rank, c.world, meeting(o));
+    return run_rank(boot, rank, o, c, facts, show);
+  });
+}
+
+// Pass after pass, then the table of what they came to.
+int run_several(const options& o, const choice& c) {
+  const auto body = [&](const pass& p, const options& mine, shown show) {
+    choice of_pass = c;
+    of_pass.transports = p.transports;
+    return run_pass(mine, of_pass, p, show, true);
+  };
+  const passes_result result = run_passes(plan_passes(o, c), o, body);
+  const std::vector<merged_rows::halves> rows = result.rows.rows();
+  if (rows.empty()) return result.exit_code;
+  run_facts facts = facts_of_run(o, c.world);
+  const nlohmann::ordered_json& line = rows.front()[0];
+  facts.gpus = line["gpu"].get<std::vector<std::string>>();
+  for (const auto& [key, version] : {std::pair("cuda", &facts.cuda), std::pair("nccl", &facts.nccl)}) {
+    if (!line[key].is_null()) *version = line[key];
+  }
+  reporter out(o, facts);
+  out.print("#\n" + table_header(o.n_runs));
+  for (const merged_rows::halves& row : rows) out.add(row);
+  out.finish();
+  return result.exit_code;
+}
+
 // This process makes the ranks. It never touches CUDA: its children could not, after that.
 int run_here(const options& o) {
   require_writable(o);
@@ -72,19 +124,8 @@ int run_here(const options& o) {
       wants_gpus(o) ? count_in_child(count_gpus, std::min<std::chrono::milliseconds>(longest_census, o.deadline()))
                     : no_census();
   const choice c = choose(o, found, gpu_build(), std::nullopt);
-  const run_facts facts = facts_of_run(o, c.world);
-  if (o.threads) {
-    const thread_group group(c.world);
-    return run_as_threads(c.world, [&](int rank) {
-      auto boot = group.rank(rank);
-      return run_rank(boot, rank, o, c, facts);
-    });
-  }
-  const job_identity identity = job_identity::named(unique_job_name());
-  return run_as_processes(c.world, [&](int rank) {
-    auto boot = local_host_bootstrap::connect(identity, rank, c.world, meeting(o));
-    return run_rank(boot, rank, o, c, facts);
-  });
+  if (o.n_runs > 1 || o.nccl_knobs) return run_several(o, c);
+  return run_pass(o, c, {1, {}, c.transports}, shown::everything, false);
 }
 
 // An interactive srun shell is one task of one: nobody meant to start one rank.

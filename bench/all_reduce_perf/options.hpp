@@ -33,6 +33,8 @@ struct options {
   std::vector<dtype> types{dtype::bf16};
   std::vector<reduce_op> operations{reduce_op::sum};
   std::vector<std::string> transports;  // empty: all that work here
+  int n_runs = 1;                       // whole runs, each by new ranks
+  bool nccl_knobs = false;              // NCCL also under each of nccl_settings()
   std::optional<std::chrono::milliseconds> deadline_given;
   std::string json_file, json_lines_file;
 
@@ -100,6 +102,11 @@ inline void declare_options(CLI::App& app, raw_options& raw, options& o) {
                  "Samples where no graph is replayed (default 23; in host memory 5 to 23 by speed)")
       ->check(positive);
   app.add_option("--transports", raw.transports, "Comma-separated: shm, nccl, host (default: all that work here)");
+  app.add_option("--repeat", o.n_runs,
+                 "Whole runs, each by new ranks: rows are medians with least..largest (default 1)")
+      ->check(positive);
+  app.add_flag("--nccl-knobs", o.nccl_knobs,
+               "Time NCCL also with more channels and with other protocols and algorithms, and its best of all");
   app.add_option("--deadline", raw.deadline_s, "Seconds that any one step may take (default 120)")->check(seconds);
   app.add_option("-J,--json", o.json_file, "Write all results to this file, as one JSON document");
   app.add_option("--json-lines", o.json_lines_file,

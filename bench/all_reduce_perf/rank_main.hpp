@@ -17,6 +17,7 @@
 #include "host_rows.hpp"
 #include "machine.hpp"
 #include "options.hpp"
+#include "passes.hpp"
 #include "run.hpp"
 #include "watchdog.hpp"
 
@@ -39,6 +40,9 @@ inline std::string preamble(const options& o, const choice& c, const run_facts& 
         : o.captured ? "replays of a graph, events on the stream"
                      : "calls launched one by one, events on the stream") +
        "), slowest rank, starts aligned");
+  if (o.n_runs > 1) {
+    line("runs: " + std::to_string(o.n_runs) + ", each by new ranks; rows are medians of runs, least..largest behind");
+  }
   for (const auto& [name, value] : facts.environment) line(name + "=" + value);
   for (const std::string& note : c.notes) line(note);
   text += "#\n# Using devices\n";
@@ -53,7 +57,8 @@ inline std::string preamble(const options& o, const choice& c, const run_facts& 
 }
 
 // Runs rank boot.rank() of what was chosen; its exit code. Collective. Throws what goes wrong.
-inline int run_rank(bootstrap_ref boot, int local_rank, const options& o, const choice& c, run_facts facts) {
+inline int run_rank(bootstrap_ref boot, int local_rank, const options& o, const choice& c, run_facts facts,
+                    shown show = shown::everything) {
   // What has a deadline of its own shall speak first.
   watchdog guard(boot.rank(), o.deadline() + std::chrono::seconds(2));
   guard.step("taking a GPU");
@@ -66,8 +71,8 @@ inline int run_rank(bootstrap_ref boot, int local_rank, const options& o, const 
   const std::vector<int> pids = all_gather_value(boot, static_cast<int>(::getpid()), deadline::after(o.deadline()));
   std::optional<reporter> out;
   if (boot.rank() == 0) {
-    out.emplace(o, facts);
-    out->print(preamble(o, c, facts, pids));
+    out.emplace(o, facts, show == shown::everything);
+    if (show != shown::nothing) out->print(preamble(o, c, facts, pids));
   }
 
   const std::vector<std::size_t> sizes = run_sizes(o, c.on_gpus);
@@ -76,11 +81,11 @@ inline int run_rank(bootstrap_ref boot, int local_rank, const options& o, const 
     guard.step("setting up " + name);
     if (out) out->progress("setting up " + name);
     arms.push_back(name == "host" ? make_host_arm(boot, o, sizes.back()) : make_gpu_arm(name, boot, o, sizes.back()));
-    if (out) out->print("# " + name + ": " + arms.back()->describe() + "\n");
+    if (out && show != shown::nothing) out->print("# " + name + ": " + arms.back()->describe() + "\n");
   }
-  if (out) out->print("#\n" + table_header());
+  if (out && show == shown::everything) out->print("#\n" + table_header());
   const bool all_right = session(boot, o, guard, out ? &*out : nullptr).run(arms, sizes);
-  if (out) out->finish(c.transports);
+  if (out) out->finish();
   guard.step("ending");
   boot.barrier(deadline::after(o.deadline()));
   arms.clear();

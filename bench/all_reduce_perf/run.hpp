@@ -18,6 +18,7 @@
 #include "arm.hpp"
 #include "exit_code.hpp"
 #include "json_lines.hpp"
+#include "merged_rows.hpp"
 #include "options.hpp"
 #include "statistics.hpp"
 #include "table.hpp"
@@ -37,9 +38,13 @@ inline void require_writable(const options& o) {
 // Where rank 0 writes; the other ranks have none.
 class reporter {
  public:
-  // After require_writable(o).
-  reporter(const options& o, run_facts facts)
-      : facts_(std::move(facts)), document_(facts_), on_terminal_(::isatty(STDERR_FILENO) != 0) {
+  // After require_writable(o). Without `with_table`, measurements go to the file of JSON lines alone.
+  reporter(const options& o, run_facts facts, bool with_table = true)
+      : facts_(std::move(facts)),
+        document_(facts_),
+        with_table_(with_table),
+        n_runs_(o.n_runs),
+        on_terminal_(::isatty(STDERR_FILENO) != 0) {
     open(o.json_file, json_, std::ios::trunc);
     if (o.json_lines_file == "-") {
       lines_to_stdout_ = true;
@@ -68,23 +73,38 @@ class reporter {
     if (lines_.is_open()) lines_ << json_line(facts_, m) << std::flush;
   }
 
-  void add(const table_row& row) {
-    print(format_row(row));
-    document_.add(row);
-    rows_[row.transport].push_back(row);
-    totals_[row.transport].add(row);
+  // A row of several runs: both its measurements, as JSON, and itself.
+  void add(const merged_rows::halves& halves) {
+    for (const nlohmann::ordered_json& half : halves) {
+      const std::string line = json_text(half);
+      if (lines_to_stdout_) print(line);
+      if (lines_.is_open()) lines_ << line << std::flush;
+    }
+    add(to_table_row(halves));
   }
 
-  // Footers, ratios to NCCL and the document. The transports in the order of their rows.
-  void finish(const std::vector<std::string>& transports) {
+  void add(const table_row& row) {
+    if (!with_table_) return;
+    print(format_row(row, n_runs_ > 1));
+    document_.add(row);
+    const std::string label = label_of(row);
+    if (rows_.count(label) == 0) labels_.push_back(label);
+    rows_[label].push_back(row);
+    totals_[label].add(row);
+  }
+
+  // Footers, ratios to NCCL and the document.
+  void finish() {
+    if (!with_table_) return;
     print("#\n");
-    for (const std::string& name : transports) {
-      print(format_footer(name, totals_[name]));
-      document_.add(name, totals_[name]);
+    for (const std::string& label : labels_) {
+      print(format_footer(label, totals_[label]));
+      document_.add(label, totals_[label]);
     }
-    if (rows_.count("nccl") > 0) {
-      for (const std::string& name : transports) {
-        if (name != "nccl") print_ratios(rows_["nccl"], rows_[name], name);
+    for (const char* baseline : {"nccl", best_of_nccl}) {
+      if (rows_.count(baseline) == 0) continue;
+      for (const std::string& label : labels_) {
+        if (label.rfind("nccl", 0) != 0) print_ratios(baseline, label);
       }
     }
     if (json_.is_open()) {
@@ -105,15 +125,19 @@ class reporter {
     showing_progress_ = false;
   }
 
-  void print_ratios(const std::vector<table_row>& baseline, const std::vector<table_row>& rows,
-                    const std::string& name) {
-    print(ratio_header("nccl", name));
-    for (std::size_t i = 0; i < rows.size() && i < baseline.size(); ++i) print(format_ratio(baseline[i], rows[i]));
+  void print_ratios(const std::string& baseline, const std::string& label) {
+    print(ratio_header(baseline, label));
+    const std::vector<table_row>&of = rows_[baseline], &rows = rows_[label];
+    for (std::size_t i = 0; i < rows.size() && i < of.size(); ++i) {
+      print(format_ratio(of[i], rows[i], baseline == best_of_nccl));
+    }
     print("#\n");
   }
 
   run_facts facts_;
   json_document document_;
+  bool with_table_;
+  int n_runs_;
   bool on_terminal_;
   bool showing_progress_ = false;
   bool lines_to_stdout_ = false;
@@ -121,6 +145,7 @@ class reporter {
   std::string json_file_;
   std::map<std::string, std::vector<table_row>> rows_;
   std::map<std::string, totals> totals_;
+  std::vector<std::string> labels_;  // in the order of their rows
 };
 
 // One rank of a run. Collective in every member.

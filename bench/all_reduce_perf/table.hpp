@@ -13,12 +13,20 @@
 
 namespace peerless::bench {
 
+// The medians of several runs.
+struct time_spread {
+  double least_us = 0;
+  double largest_us = 0;
+};
+
 // Half a row: the out-of-place or the in-place measurement.
 struct column_group {
   double time_us = 0;
   double algbw = 0;  // GB/s
   double busbw = 0;
   std::optional<std::uint64_t> n_wrong;  // elements, over all ranks; nothing where data was not verified
+  std::optional<time_spread> spread{};   // where rows are medians of several runs
+  std::string setting{};                 // environment set for NCCL, as A=1,B=2; empty: as it comes
 };
 
 struct table_row {
@@ -61,9 +69,16 @@ inline std::string group_text(const column_group& group) {
 
 }  // namespace detail
 
+// What the table calls a row's transport: of NCCL with the setting, where there is one. No blanks inside.
+inline std::string label_of(const table_row& row) {
+  return row.transport == "nccl" && !row.out_of_place.setting.empty() ? "nccl:" + row.out_of_place.setting
+                                                                      : row.transport;
+}
+
 // Three lines, each ended by a newline. Data lines have the same columns, transport last, so that what reads the table
 // of nccl-tests by column number reads this one.
-inline std::string table_header() {
+// `n_runs` above 1: rows end with their spreads, out of place and in place.
+inline std::string table_header(int n_runs = 1) {
   using detail::right;
   constexpr std::size_t group_width = 2 + 7 + 3 * (2 + 6);
   const std::string before(12 + 2 + 12 + 2 + 8 + 2 + 6 + 2 + 6 - 1, ' ');
@@ -74,16 +89,25 @@ inline std::string table_header() {
   const std::string names = "     time   algbw   busbw  #wrong";
   const std::string units = "     (us)  (GB/s)  (GB/s)        ";
   return "#" + before + detail::centred("out-of-place", group_width) + detail::centred("in-place", group_width) + "\n" +
-         columns("size", "count", "type", "redop", "root") + names + names + "  transport\n" +
+         columns("size", "count", "type", "redop", "root") + names + names + "  transport" +
+         (n_runs > 1 ? ", least..largest of " + std::to_string(n_runs) + " runs" : std::string()) + "\n" +
          columns("(B)", "(elements)", "", "", "") + units + units + "\n";
 }
 
 // One line, ended by a newline.
-inline std::string format_row(const table_row& row) {
+inline std::string format_row(const table_row& row, bool with_spread = false) {
   using detail::right;
+  std::string spreads;
+  for (const column_group* group : {&row.out_of_place, &row.in_place}) {
+    if (!with_spread || !group->spread) continue;
+    char text[64];
+    std::snprintf(text, sizeof text, "  %.2f..%.2f", group->spread->least_us, group->spread->largest_us);
+    spreads += text;
+  }
   return right(std::to_string(row.size_bytes), 12) + "  " + right(std::to_string(row.n_elements), 12) + "  " +
          right(name_of(row.type), 8) + "  " + right(name_of(row.operation), 6) + "  " + right("-1", 6) +
-         detail::group_text(row.out_of_place) + detail::group_text(row.in_place) + "  " + row.transport + "\n";
+         detail::group_text(row.out_of_place) + detail::group_text(row.in_place) + "  " + label_of(row) + spreads +
+         "\n";
 }
 
 // The totals of one transport.
@@ -119,9 +143,13 @@ inline std::string ratio_header(std::string_view baseline, std::string_view tran
          right("redop", 6) + "  " + right("out-of-place", 12) + "  " + right("in-place", 8) + "\n";
 }
 
-// Every line begins with '#': it is no data line of the table.
-inline std::string format_ratio(const table_row& baseline, const table_row& row) {
+// Every line begins with '#': it is no data line of the table. `with_settings`: NCCL's, of the baseline's two halves.
+inline std::string format_ratio(const table_row& baseline, const table_row& row, bool with_settings = false) {
   using detail::right;
+  std::string settings;
+  for (const column_group* group : {&baseline.out_of_place, &baseline.in_place}) {
+    if (with_settings) settings += "  " + (group->setting.empty() ? std::string("as-it-comes") : group->setting);
+  }
   const auto ratio = [](const column_group& a, const column_group& b) {
     char text[64] = "N/A";
     if (b.time_us > 0) std::snprintf(text, sizeof text, "%.2fx", a.time_us / b.time_us);
@@ -129,7 +157,7 @@ inline std::string format_ratio(const table_row& baseline, const table_row& row)
   };
   return "#" + right(std::to_string(row.size_bytes), 11) + "  " + right(name_of(row.type), 8) + "  " +
          right(name_of(row.operation), 6) + "  " + right(ratio(baseline.out_of_place, row.out_of_place), 12) + "  " +
-         right(ratio(baseline.in_place, row.in_place), 8) + "\n";
+         right(ratio(baseline.in_place, row.in_place), 8) + settings + "\n";
 }
 
 }  // namespace peerless::bench

@@ -207,6 +207,43 @@ TEST_CASE("JSON goes to files, a line a measurement and a document a run") {
   std::remove(document_file.c_str());
 }
 
+TEST_CASE("repeated runs are one table with a spread, by new ranks each, processes or threads") {
+  for (const bool threads : {false, true}) {
+    const std::string lines_file = temporary_file(), document_file = temporary_file();
+    auto arguments =
+        with_quick({"-b", "1K", "-e", "4K", "--repeat", "3", "--json-lines", lines_file, "-J", document_file});
+    if (threads) arguments.push_back("--threads");
+    const outcome o = run(arguments, {{"PEERLESS_LOG", "0"}});
+    INFO(o.out << o.complaints);
+    CHECK(o.exit_code == 0);
+    const auto rows = rows_of(o.out);
+    REQUIRE(rows.size() == 2);
+    for (const auto& row : rows) {
+      REQUIRE(row.size() == 16);
+      CHECK(row[13] == "host");
+      CHECK_THAT(row[14], peerless::test::contains(".."));
+    }
+    CHECK_THAT(o.out, peerless::test::contains("# run 2\n# run 3\n"));
+    const std::vector<std::string> lines = lines_of(content_of(lines_file));
+    REQUIRE(lines.size() == 4);
+    for (const std::string& line : lines) {
+      const auto parsed = nlohmann::json::parse(line);
+      CHECK(parsed["ranks_as"] == (threads ? "threads" : "processes"));
+      CHECK(parsed["runs"]["n"] == 3);
+      CHECK(parsed["runs"]["medians"].size() == 3);
+      CHECK(parsed["runs"]["min"] <= parsed["time_us"]["median"]);
+      CHECK(parsed["time_us"]["median"] <= parsed["runs"]["max"]);
+      CHECK(parsed["setting"].is_null());
+      CHECK(parsed["env"]["PEERLESS_LOG"] == "0");
+    }
+    const auto document = nlohmann::json::parse(content_of(document_file));
+    REQUIRE(document["results"].size() == 2);
+    CHECK(document["results"][0]["in_place"]["runs"]["min"] <= document["results"][0]["in_place"]["time"]);
+    std::remove(lines_file.c_str());
+    std::remove(document_file.c_str());
+  }
+}
+
 TEST_CASE("what cannot be served is one clear error, and nothing is measured") {
   const struct {
     std::vector<std::string> arguments;
@@ -218,6 +255,8 @@ TEST_CASE("what cannot be served is one clear error, and nothing is measured") {
       {{"-b", "many"}, {}, "'many' is not a size"},
       {{"--transports", "shm"}, {}, "transport shm needs a "},
       {{"--transports", "carrier-pigeon"}, {}, "does not exist"},
+      {{"--transports", "host", "--nccl-knobs"}, {}, "--nccl-knobs needs rows of NCCL"},
+      {{"--repeat", "0"}, {}, "--repeat"},
       {{"--no-such-flag"}, {}, "--no-such-flag"},
       {{"-b", "1K", "-e", "1K", "-J", "/no/such/folder/x"}, {}, "cannot write /no/such/folder/x"},
       {{}, {{"WORLD_SIZE", "2"}}, "RANK is not set"},

@@ -106,9 +106,10 @@ TEST_CASE("help and version succeed, and name what there is") {
   const outcome help = parse({"--help"});
   CHECK(!help.result.run);
   CHECK(help.result.exit_code == exit_ok);
-  for (const char* flag : {"-b,--minbytes", "-e,--maxbytes", "-i,--stepbytes", "-f,--stepfactor", "-g,--ngpus",
-                           "-t,--nthreads", "-n,--iters", "-w,--warmup_iters", "-d,--datatype", "-o,--op", "-c,--check",
-                           "-G,--cudagraph", "-J,--json", "--json-lines", "--transports", "--deadline", "--threads"}) {
+  for (const char* flag :
+       {"-b,--minbytes", "-e,--maxbytes", "-i,--stepbytes", "-f,--stepfactor", "-g,--ngpus", "-t,--nthreads",
+        "-n,--iters", "-w,--warmup_iters", "-d,--datatype", "-o,--op", "-c,--check", "-G,--cudagraph", "-J,--json",
+        "--json-lines", "--transports", "--deadline", "--threads", "--repeat", "--nccl-knobs"}) {
     CHECK_THAT(help.out, test::contains(flag));
   }
   const outcome version = parse({"--version"});
@@ -134,6 +135,7 @@ TEST_CASE("bad flags are refused with the reason") {
       {{"-g", "0"}, "--ngpus"},
       {{"-g", "two"}, "--ngpus"},
       {{"-n", "0"}, "--iters"},
+      {{"--repeat", "0"}, "--repeat"},
       {{"-G", "-1"}, "--cudagraph"},
       {{"--deadline", "0"}, "--deadline"},
       {{"--no-such-flag"}, "--no-such-flag"},
@@ -194,6 +196,20 @@ TEST_CASE("a transport that cannot be had is an error") {
              test::contains("build with CUDA"));
   CHECK_THAT(complaint_of(options_of({"--transports", "nccl"}), {2, ""}, {true, false}),
              test::contains("build with NCCL"));
+}
+
+TEST_CASE("runs are repeated, and NCCL's knobs turned, only where ranks can be started anew") {
+  CHECK(options_of({}).n_runs == 1);
+  const options repeated = options_of({"--repeat", "5"}), knobs = options_of({"--nccl-knobs"});
+  CHECK(repeated.n_runs == 5);
+  CHECK(knobs.nccl_knobs);
+  CHECK(choose(repeated, {0, "x"}, {}, {}).transports == std::vector<std::string>{"host"});
+  CHECK(choose(knobs, {2, ""}, everything, {}).transports == std::vector<std::string>{"shm", "nccl"});
+  for (const options& o : {repeated, knobs}) CHECK_THAT(complaint_of(o, {4, ""}, everything, 4), test::contains("-g"));
+  CHECK_THAT(complaint_of(knobs, {2, ""}, {true, false}), test::contains("this build has none"));
+  CHECK_THAT(complaint_of(knobs, {0, "no driver"}, everything), test::contains("no driver"));
+  CHECK_THAT(complaint_of(options_of({"--nccl-knobs", "--transports", "shm"}), {2, ""}, everything),
+             test::contains("not among those that run"));
 }
 
 TEST_CASE("a launcher's world is the world") {

@@ -26,17 +26,17 @@ table_row sample_row() {
 }  // namespace
 
 TEST_CASE("a row has the columns of nccl-tests, then the transport") {
-  CHECK(
-      format_row(sample_row()) ==
-      "       16384          8192  bfloat16     sum      -1    11.71    1.40    1.40       0    11.67    1.40    1.40       0  shm\n");
+  CHECK(format_row(sample_row()) ==
+        "       16384          8192  bfloat16     sum      -1    11.71    1.40    1.40       0    11.67    1.40    "
+        "1.40       0  shm\n");
 }
 
 TEST_CASE("the header stands over its columns") {
   const std::vector<std::string> header = lines_of(table_header());
   REQUIRE(header.size() == 3);
-  CHECK(
-      header[1] ==
-      "#       size         count      type   redop    root     time   algbw   busbw  #wrong     time   algbw   busbw  #wrong  transport");
+  CHECK(header[1] ==
+        "#       size         count      type   redop    root     time   algbw   busbw  #wrong     time   algbw   "
+        "busbw  #wrong  transport");
   CHECK(
       header[2].substr(0, header[2].find_last_not_of(' ') + 1) ==
       "#        (B)    (elements)                               (us)  (GB/s)  (GB/s)             (us)  (GB/s)  (GB/s)");
@@ -53,9 +53,9 @@ TEST_CASE("large and unverified values keep their columns") {
   row.out_of_place = {1234567.891, 1234.567, 12345.67, std::nullopt};
   row.in_place.n_wrong = 123456;
   const std::string text = format_row(row);
-  CHECK(
-      text ==
-      " 17179869184    8589934592  bfloat16     sum      -1  1234568  1234.6   12346     N/A    11.67    1.40    1.40  123456  shm\n");
+  CHECK(text ==
+        " 17179869184    8589934592  bfloat16     sum      -1  1234568  1234.6   12346     N/A    11.67    1.40    "
+        "1.40  123456  shm\n");
   CHECK(fixed_width(999.99, 6) == "999.99");
   CHECK(fixed_width(99999.99, 7) == " 100000");
 }
@@ -109,6 +109,7 @@ TEST_CASE("a line of JSON has everything that a measurement needs") {
   CHECK(parsed["driver"] == "580.1");
   CHECK(parsed["nccl"].is_null());
   CHECK(parsed["transport"] == "shm");
+  CHECK(parsed["setting"].is_null());
   CHECK(parsed["world"] == 2);
   CHECK(parsed["ranks_as"] == "processes");
   CHECK(parsed["dtype"] == "bfloat16");

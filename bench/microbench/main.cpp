@@ -1,13 +1,17 @@
-// What single steps cost on a CPU: folding vectors, and whole calls. Google Benchmark's flags apply.
+// What single steps cost: on a CPU folding vectors and whole calls; with GPUs what a call costs the CPU that makes it,
+// and what the road through host memory gives both ways at once. Google Benchmark's flags apply.
 #include <benchmark/benchmark.h>
 
 #include <cstddef>
 #include <cstdint>
+#include <cstdio>
 #include <memory>
 #include <optional>
 #include <vector>
 
 #include <peerless/peerless.hpp>
+
+#include "gpu_cases.hpp"
 
 namespace {
 
@@ -73,4 +77,15 @@ BENCHMARK(call_of_two)->Arg(1 << 10)->Arg(64 << 10)->Threads(2)->Iterations(2000
 
 }  // namespace
 
-BENCHMARK_MAIN();
+int main(int argc, char** argv) {
+  benchmark::Initialize(&argc, argv);
+  if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 1;
+#if defined(PEERLESS_WITH_CUDA)
+  const int n_gpus = peerless::bench::count_gpus();
+  if (n_gpus == 0) std::fputs("no GPU: cases that need one are left out\n", stderr);
+  peerless::bench::register_host_cost(n_gpus);
+  peerless::bench::register_duplex(n_gpus);
+#endif
+  benchmark::RunSpecifiedBenchmarks();
+  benchmark::Shutdown();
+}

@@ -4,6 +4,7 @@ import sys
 import tempfile
 import unittest
 
+import check_cuda_names
 import check_includes
 import check_style
 
@@ -13,7 +14,9 @@ CLEAN = {
     "include/peerless/select/table.hpp": "// Rows.\n#pragma once\n#include <peerless/core/types.hpp>\n",
     "include/peerless/select/selector.hpp": "// Pure.\n#pragma once\n#include <peerless/select/table.hpp>\n",
     "include/peerless/transport/host.hpp": "// Host.\n#pragma once\n#include <peerless/select/table.hpp>\n",
-    "include/peerless/transport/shm.cuh": "// Shm.\n#pragma once\n#include <cuda_runtime_api.h>\n",
+    "include/peerless/transport/shm.cuh": "// Shm, without cudaMemPrefetchAsync.\n#pragma once\n#include <cuda_runtime_api.h>\n"
+    "/* cudaThreadExit */ auto t = \"cudaThreadExit\"; int clockRate = x.clock;\n",
+    "include/peerless/transport/cuda_version.cuh": "// Guards.\n#pragma once\nint a = cudaMemDiscardBatchAsync;\n",
     "include/peerless/peerless.cuh": "// All.\n#pragma once\n#include <peerless/transport/shm.cuh>\n",
     "include/peerless/peerless.hpp": "// All for hosts.\n#pragma once\n#include <peerless/transport/host.hpp>\n",
     "README.md": "Build it:\n\n    x\n\ncmake --workflow\n",
@@ -34,6 +37,14 @@ PLANTED = [
     (check_includes, "include/peerless/core/a.hpp", HEADER + "#include <peerless/peerless.hpp>\n", "is for users"),
     (check_includes, "include/peerless/core/a.hpp", HEADER + "#include <peerless/core/a.hpp>\n", "cycle: "),
     (check_includes, "include/peerless/extra/a.hpp", HEADER, "not in the list of layers"),
+    (check_cuda_names, "include/peerless/transport/a.cuh", HEADER + "\nauto f = cudaMemDiscardBatchAsync;\n", "a.cuh:4: cudaMemDiscardBatchAsync: new in CUDA 13.0"),
+    (check_cuda_names, "include/peerless/transport/a.cuh", HEADER + "/*\n*/ int a = cudaGraphChildGraphOwnershipMove;\n", "a.cuh:4: cudaGraphChildGraphOwnershipMove: new in CUDA 12.9"),
+    (check_cuda_names, "bench/a.cu", "cudaThreadSynchronize();\n", "bench/a.cu:1: cudaThreadSynchronize: removed"),
+    (check_cuda_names, "bench/a.cu", "cudaMemcpyBatchAsync(a, b);  // why\n", "changed its parameters"),
+    (check_cuda_names, "tests/a.cpp", "x = properties->clockRate;\n", "clockRate: a member removed"),
+    (check_cuda_names, "tests/a.cpp", "x = properties.mpsEnabled;\n", "mpsEnabled: a member new"),
+    (check_cuda_names, "include/peerless/transport/a.cuh", HEADER + 'asm("ld.relaxed.sys.global.v8.b32 {%0}, [%1];");\n', "a.cuh:3: "),
+    (check_cuda_names, "include/peerless/transport/a.cuh", HEADER + 'asm("max.f32 %0, %1, %2, %3;");\n', "of three"),
     (check_style, "include/peerless/core/a.hpp", HEADER + "//\n" * 399, "401 lines"),
     (check_style, "include/peerless/core/a.hpp", HEADER + "//" + "x" * 119 + "\n", "121 columns"),
     (check_style, "include/peerless/core/a.hpp", "// A header.\nint x;\n", "no #pragma once"),
@@ -69,6 +80,7 @@ class Checks(unittest.TestCase):
             write(root, CLEAN)
             self.assertEqual(run(check_includes, root), [])
             self.assertEqual(run(check_style, root), [])
+            self.assertEqual(run(check_cuda_names, root), [])
 
     def test_planted_violations(self):
         for checker, name, text, part in PLANTED:

@@ -7,11 +7,14 @@
 #include <cstdio>
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include <peerless/peerless.hpp>
 
+#include "all_reduce_perf/machine.hpp"
 #include "gpu_cases.hpp"
+#include "peerless_build_info.hpp"
 
 namespace {
 
@@ -80,6 +83,10 @@ BENCHMARK(call_of_two)->Arg(1 << 10)->Arg(64 << 10)->Threads(2)->Iterations(2000
 int main(int argc, char** argv) {
   benchmark::Initialize(&argc, argv);
   if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 1;
+  benchmark::AddCustomContext("peerless", std::string(peerless_build_info::version) + ", commit " +
+                                              peerless_build_info::commit + ", " + peerless_build_info::build_type);
+  for (const auto& [name, value] : peerless::bench::relevant_environment(environ))
+    benchmark::AddCustomContext(name, value);
 #if defined(PEERLESS_WITH_CUDA)
   const int n_gpus = peerless::bench::count_gpus();
   if (n_gpus == 0) std::fputs("no GPU: cases that need one are left out\n", stderr);

@@ -170,12 +170,14 @@ class communicator {
   // peers from their next call that would have waited. Any thread; never blocks.
   void abort() noexcept { session_.end(errc::aborted, rank()); }
 
-  // One line: rank, world, what was chosen and why, what did not come up.
+  // One line: rank, world, what was chosen and why, which memory it took and why not what was asked for, what did not
+  // come up.
   std::string describe() const {
     std::string line = "rank " + std::to_string(rank()) + " of " + std::to_string(world_size()) + ": ";
     std::apply([&](auto&... slot) { ((slot ? void(line += std::string(name_of_slot(slot)) + " ") : void()), ...); },
                transports_);
     line += measured_ ? "by a measured table" : "as the first transport that came up on all ranks";
+    std::apply([&](auto&... slot) { ((slot ? void(line += memory_note(*slot)) : void()), ...); }, transports_);
     if (!session_.wait_note().empty()) line += "; " + session_.wait_note();
     if (!notes_.empty()) line += "; " + notes_;
     return line;
@@ -201,6 +203,12 @@ class communicator {
   template <class X>
   static constexpr std::string_view name_of_slot(const std::optional<X>&) {
     return X::name;
+  }
+
+  template <class X>
+  static std::string memory_note(const X& transport) {
+    if constexpr (requires { transport.memory_note(); }) return "; " + transport.memory_note();
+    return {};
   }
 
   // Names of this communicator's transports.

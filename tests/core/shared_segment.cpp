@@ -108,6 +108,74 @@ TEST_CASE("what another program made is refused") {
   CHECK(code_of([&] { (void)shared_segment::attach(unique_fd(), 4096); }) == errc::system_error);
 }
 
+TEST_CASE("where memfds are refused, a file of a tmpfs that has no name") {
+  for (const auto refusal : {+[](const char*, unsigned) { return errno = ENOSYS, -1; },
+                             +[](const char*, unsigned) { return errno = EPERM, -1; }}) {
+    peerless::segment_source source;
+    source.memfd = refusal;
+    const auto names = peerless::test::detail::names_in(source.shm_folder);
+    const std::size_t descriptors = peerless::test::open_descriptors();
+    {
+      const shared_segment one = shared_segment::create(1 << 16, source, [](std::byte*) {});
+      CHECK(one.kind() == peerless::segment_kind::shm_file);
+      CHECK(peerless::test::detail::names_in(source.shm_folder) == names);
+      one.data()[65535] = std::byte{5};
+      const int code = in_child([&] {
+        const shared_segment two = shared_segment::attach(unique_fd::duplicate(one.fd()), 1 << 16, one.kind());
+        two.data()[0] = std::byte{6};
+        return static_cast<int>(two.data()[65535]);
+      });
+      CHECK(code == 5);
+      CHECK(one.data()[0] == std::byte{6});
+      // It is no memfd, and does not pass for one.
+      CHECK(code_of([&] { (void)shared_segment::attach(unique_fd::duplicate(one.fd()), 1 << 16); }) ==
+            errc::rendezvous_mismatch);
+    }
+    CHECK(peerless::test::open_descriptors() == descriptors);
+    source.shm_folder = "/proc/no such folder";
+    std::string text;
+    CHECK(code_of([&] { (void)shared_segment::create(4096, source, [](std::byte*) {}); }, &text) == errc::system_error);
+    CHECK_THAT(text, peerless::test::contains("no such folder"));
+  }
+  // Anything else that goes wrong with a memfd is told as it is.
+  peerless::segment_source source;
+  source.memfd = [](const char*, unsigned) { return errno = EMFILE, -1; };
+  CHECK(code_of([&] { (void)shared_segment::create(4096, source, [](std::byte*) {}); }) == errc::system_error);
+  source.memfd = [](const char*, unsigned) { return errno = ENOMEM, -1; };
+  CHECK(code_of([&] { (void)shared_segment::create(4096, source, [](std::byte*) {}); }) == errc::out_of_memory);
+  // A file that has a name is refused: others could open it.
+  char path[] = "/tmp/peerless-test-XXXXXX";
+  unique_fd named(::mkstemp(path));
+  REQUIRE(::ftruncate(named.get(), 4096) == 0);
+  CHECK(code_of([&] {
+          (void)shared_segment::attach(unique_fd::duplicate(named.get()), 4096, peerless::segment_kind::shm_file);
+        }) == errc::rendezvous_mismatch);
+  ::unlink(path);
+}
+
+TEST_CASE("the caller says where pages shall lie before there are any") {
+  std::size_t pages_before = 99;
+  const shared_segment segment = shared_segment::create(1 << 20, {}, [&](std::byte* data) {
+    unsigned char resident[256];
+    REQUIRE(::mincore(data, 1 << 20, resident) == 0);
+    pages_before = 0;
+    for (const unsigned char page : resident) pages_before += page & 1u;
+  });
+  CHECK(pages_before == 0);
+}
+
+TEST_CASE("memory that the accounts say is not there is not taken") {
+  peerless::segment_source source;
+  source.accounts.cgroup = "/nowhere";
+  source.accounts.proc = PEERLESS_TEST_ACCOUNTS "/scarce";
+  std::string text;
+  CHECK(code_of([&] { (void)shared_segment::create(1 << 20, source, [](std::byte*) {}); }, &text) ==
+        errc::out_of_memory);
+  CHECK_THAT(text, peerless::test::contains("1048576"));
+  CHECK_THAT(text, peerless::test::contains("524288"));
+  CHECK(code_of([&] { (void)shared_segment::create(1 << 18, source, [](std::byte*) {}); }) == errc::ok);
+}
+
 TEST_CASE("nothing of 0 bytes") { CHECK(code_of([] { (void)shared_segment::create(0); }) == errc::invalid_argument); }
 
 TEST_CASE("too little memory is a typed error with the need, never a signal") {

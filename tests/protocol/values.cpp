@@ -115,7 +115,7 @@ void check_layout(const layout_sizes& sizes) {
     const std::byte* limit = i + 1 < regions.size() ? static_cast<const std::byte*>(regions[i + 1].begin) : base + layout.total_bytes;
     PEERLESS_CHECK(begin + regions[i].bytes <= limit, i);
   }
-  PEERLESS_CHECK(layout.total_bytes % (std::size_t{2} << 20) == 0);
+  PEERLESS_CHECK(layout.total_bytes % 4096 == 0);
 }
 
 void check_layouts() {

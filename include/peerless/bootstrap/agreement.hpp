@@ -18,7 +18,7 @@ struct step_report {
   errc code = errc::ok;
   std::int32_t native_code = 0;
   std::int32_t about = -1;
-  char text[244] = {};
+  char text[500] = {};
 };
 
 inline step_report report_of(const error& e) {

@@ -1,9 +1,10 @@
-// Memory shared among processes through an anonymous file: nothing is ever visible in a file system.
+// Memory shared among processes through a nameless file: nothing is ever visible in a file system.
 #pragma once
 
 #include <algorithm>
 #include <cerrno>
 #include <cstddef>
+#include <cstdint>
 #include <limits>
 #include <string>
 #include <utility>
@@ -12,10 +13,32 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 
+#include <peerless/core/memory_budget.hpp>
 #include <peerless/core/unique_fd.hpp>
 
 PEERLESS_BEGIN_NAMESPACE
+
+// What a segment is made of: the file that all ranks map.
+enum class segment_kind : std::uint32_t {
+  none = 0,
+  memfd = 1,     // sealed: no holder of the descriptor can take pages away
+  shm_file = 2,  // a nameless file of a tmpfs, which cannot be sealed: a holder that truncated it would make the others
+                 // fail with SIGBUS. No name leads to it, so only ranks hold it
+};
+
+constexpr const char* name_of(segment_kind kind) noexcept {
+  return kind == segment_kind::memfd ? "memfd" : kind == segment_kind::shm_file ? "nameless file in shm" : "none";
+}
+
+// Where segments come from: a memfd; where the kernel or a sandbox refuses those, a file of a tmpfs that never has a
+// name (O_TMPFILE), so that a kill at any moment leaves nothing there to reclaim.
+struct segment_source {
+  int (*memfd)(const char* name, unsigned flags) = &::memfd_create;  // others are for tests
+  std::string shm_folder = "/dev/shm";
+  account_roots accounts;  // asked for room before pages are taken
+};
 
 // Owns a mapping and the descriptor behind it. One rank creates, the others attach to the descriptor that they were
 // given (bootstrap broadcast_fd); each owns its own mapping and may be destroyed in any order. Move-only. The kernel
@@ -26,50 +49,62 @@ class shared_segment {
   shared_segment(shared_segment&& other) noexcept
       : fd_(std::move(other.fd_)),
         data_(std::exchange(other.data_, nullptr)),
-        size_bytes_(std::exchange(other.size_bytes_, 0)) {}
+        size_bytes_(std::exchange(other.size_bytes_, 0)),
+        kind_(std::exchange(other.kind_, segment_kind::none)) {}
   shared_segment& operator=(shared_segment&& other) noexcept {
     if (this == &other) return *this;
     unmap();
     fd_ = std::move(other.fd_);
     data_ = std::exchange(other.data_, nullptr);
     size_bytes_ = std::exchange(other.size_bytes_, 0);
+    kind_ = std::exchange(other.kind_, segment_kind::none);
     return *this;
   }
   ~shared_segment() { unmap(); }
 
   // A new segment of `size_bytes` > 0, all zeros, page-aligned. Local; blocks only for the kernel to supply pages.
-  // All pages are reserved here, so that running out is an error of this call and not a SIGBUS in the middle of a
-  // collective; its size is sealed, so that no holder of the descriptor can take pages away.
-  // Throws errc::invalid_argument (0 bytes), errc::out_of_memory (with the need and what to do), errc::system_error.
-  static shared_segment create(std::size_t size_bytes, source_location where = source_location::current()) {
+  // `prepare(data)` runs before there are any, to say where they shall lie. All pages are reserved here, so that
+  // running out is an error of this call and not a SIGBUS in the middle of a collective; a memfd's size is sealed.
+  // Throws errc::invalid_argument (0 bytes), errc::out_of_memory (with the need, the room and what to do),
+  // errc::system_error.
+  template <class Prepare>
+  static shared_segment create(std::size_t size_bytes, const segment_source& source, Prepare&& prepare,
+                               source_location where = source_location::current()) {
     if (size_bytes == 0) throw error(errc::invalid_argument, "a shared segment of 0 bytes", -1, 0, where);
     require_file_size_limit(size_bytes, where);
-    unique_fd fd(::memfd_create("peerless", MFD_CLOEXEC | MFD_ALLOW_SEALING));
-    if (!fd) detail::raise_errno(errno, "memfd_create", -1, where);
+    require_memory(size_bytes, source.accounts, where);
+    auto [fd, kind] = nameless_file(source, size_bytes, where);
     int failure = 0;
     while (::ftruncate(fd.get(), static_cast<off_t>(size_bytes)) != 0) {
       if ((failure = errno) != EINTR) raise_memory(failure, size_bytes, "ftruncate", where);
     }
+    shared_segment segment = map(std::move(fd), size_bytes, kind, where);
+    prepare(segment.data());
     // In pieces, because an interrupted fallocate undoes its work: a periodic signal could starve one large call.
     constexpr std::size_t piece_bytes = std::size_t{4} << 20;
     for (std::size_t done = 0; done < size_bytes;) {
       const std::size_t piece = std::min(piece_bytes, size_bytes - done);
-      if (::fallocate(fd.get(), 0, static_cast<off_t>(done), static_cast<off_t>(piece)) == 0) {
+      if (::fallocate(segment.fd(), 0, static_cast<off_t>(done), static_cast<off_t>(piece)) == 0) {
         done += piece;
       } else if ((failure = errno) != EINTR) {
+        if (kind == segment_kind::shm_file && failure == ENOSPC) raise_full(segment.fd(), source, size_bytes, where);
         raise_memory(failure, size_bytes, "fallocate", where);
       }
     }
-    if (::fcntl(fd.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) {
+    if (kind == segment_kind::memfd &&
+        ::fcntl(segment.fd(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) {
       detail::raise_errno(errno, "sealing a shared segment", -1, where);
     }
-    return map(std::move(fd), size_bytes, where);
+    return segment;
+  }
+  static shared_segment create(std::size_t size_bytes, source_location where = source_location::current()) {
+    return create(size_bytes, segment_source{}, [](std::byte*) {}, where);
   }
 
-  // Maps a segment that another rank created; takes the descriptor. Local, does not block.
-  // Throws errc::rendezvous_mismatch when it is not `expected_bytes` long or is not sealed against shrinking (then it
-  // was not made by create()), errc::out_of_memory, errc::system_error.
-  static shared_segment attach(unique_fd fd, std::size_t expected_bytes,
+  // Maps a segment that another rank created as a `kind`; takes the descriptor. Local, does not block.
+  // Throws errc::rendezvous_mismatch when it is not `expected_bytes` long or not what create() makes of that kind: a
+  // memfd sealed against shrinking, a file of a tmpfs without a name; errc::out_of_memory, errc::system_error.
+  static shared_segment attach(unique_fd fd, std::size_t expected_bytes, segment_kind kind = segment_kind::memfd,
                                source_location where = source_location::current()) {
     struct stat status = {};
     if (::fstat(fd.get(), &status) != 0) detail::raise_errno(errno, "fstat of a shared segment", -1, where);
@@ -80,26 +115,53 @@ class shared_segment {
                   -1, 0, where);
     }
     const int seals = ::fcntl(fd.get(), F_GET_SEALS);
-    if (seals < 0 || (seals & F_SEAL_SHRINK) == 0) {
+    if (kind == segment_kind::memfd && (seals < 0 || (seals & F_SEAL_SHRINK) == 0)) {
       throw error(errc::rendezvous_mismatch, "a shared segment is not sealed against shrinking", -1, 0, where);
     }
-    return map(std::move(fd), expected_bytes, where);
+    if (kind != segment_kind::memfd && (!S_ISREG(status.st_mode) || status.st_nlink != 0)) {
+      throw error(errc::rendezvous_mismatch, "a shared segment is not a file without a name", -1, 0, where);
+    }
+    return map(std::move(fd), expected_bytes, kind, where);
   }
 
   std::byte* data() const noexcept { return data_; }
   std::size_t size_bytes() const noexcept { return size_bytes_; }
   // Borrowed: valid as long as this object, -1 when it is empty.
   int fd() const noexcept { return fd_.get(); }
+  segment_kind kind() const noexcept { return kind_; }
   explicit operator bool() const noexcept { return data_ != nullptr; }
 
  private:
-  static shared_segment map(unique_fd fd, std::size_t size_bytes, source_location where) {
+  struct file {
+    unique_fd fd;
+    segment_kind kind;
+  };
+
+  static file nameless_file(const segment_source& source, std::size_t size_bytes, const source_location& where) {
+    unique_fd fd(source.memfd("peerless", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+    if (fd) return {std::move(fd), segment_kind::memfd};
+    const int refused = errno;
+    if (refused == ENOMEM) raise_memory(refused, size_bytes, "memfd_create", where);
+    // Old kernels; sandboxes; vm.memfd_noexec.
+    if (refused != ENOSYS && refused != EPERM && refused != EACCES && refused != EINVAL)
+      detail::raise_errno(refused, "memfd_create", -1, where);
+    fd = unique_fd(::open(source.shm_folder.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC | O_EXCL, 0600));
+    if (fd) return {std::move(fd), segment_kind::shm_file};
+    const int failure = errno;
+    detail::raise_errno(failure,
+                        "memfd_create is refused (" + std::generic_category().message(refused) +
+                            "), and so is a nameless file in " + source.shm_folder,
+                        -1, where);
+  }
+
+  static shared_segment map(unique_fd fd, std::size_t size_bytes, segment_kind kind, source_location where) {
     void* address = ::mmap(nullptr, size_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd.get(), 0);
     if (address == MAP_FAILED) raise_memory(errno, size_bytes, "mmap", where);
     shared_segment segment;
     segment.fd_ = std::move(fd);
     segment.data_ = static_cast<std::byte*>(address);
     segment.size_bytes_ = size_bytes;
+    segment.kind_ = kind;
     return segment;
   }
 
@@ -114,6 +176,20 @@ class shared_segment {
                 "a shared segment needs " + std::to_string(size_bytes) + " bytes, the file size limit (ulimit -f) is " +
                     std::to_string(limit.rlim_cur) + " bytes; raise it or ask for smaller slots",
                 -1, EFBIG, where);
+  }
+
+  [[noreturn]] static void raise_full(int fd, const segment_source& source, std::size_t size_bytes,
+                                      const source_location& where) {
+    struct statvfs room = {};
+    struct stat own = {};
+    const bool known = ::fstatvfs(fd, &room) == 0 && ::fstat(fd, &own) == 0;
+    const std::uint64_t free_bytes =
+        static_cast<std::uint64_t>(room.f_bavail) * room.f_frsize + static_cast<std::uint64_t>(own.st_blocks) * 512;
+    throw error(errc::out_of_memory,
+                "need " + std::to_string(size_bytes) + " bytes in " + source.shm_folder + ", free are " +
+                    (known ? std::to_string(free_bytes) : "unknown") +
+                    "; enlarge it (docker run --shm-size) or ask for smaller slots",
+                -1, ENOSPC, where);
   }
 
   [[noreturn]] static void raise_memory(int failure, std::size_t size_bytes, const char* call,
@@ -137,6 +213,7 @@ class shared_segment {
   unique_fd fd_;
   std::byte* data_ = nullptr;
   std::size_t size_bytes_ = 0;
+  segment_kind kind_ = segment_kind::none;
 };
 
 PEERLESS_END_NAMESPACE

@@ -19,6 +19,7 @@ struct layout_sizes {
   std::uint32_t bulk_chunk_bytes = 8 << 10;     // multiple of 16
   std::size_t sentinel_slot_bytes = 512 << 10;  // multiple of line_bytes
   std::size_t flagged_slot_bytes = 1 << 20;     // multiple of line_bytes
+  friend constexpr bool operator==(const layout_sizes&, const layout_sizes&) = default;
 };
 
 // Offsets in bytes from the start of the segment. Trivially copyable: a kernel argument.
@@ -33,7 +34,7 @@ struct segment_layout {
   std::size_t sentinel_data;    // [sentinel_slots][world][sentinel_stride]
   std::size_t flagged_data;     // [flagged_slots][world][flagged_slot_bytes]
   std::size_t bulk_data;        // [world][bulk_blocks][bulk_depth][bulk_chunk_bytes]
-  std::size_t total_bytes;      // multiple of 2 MiB
+  std::size_t total_bytes;      // multiple of 4096
 };
 
 // A flag and the fingerprint of the call it belongs to, twice: consecutive epochs use alternate halves, since a peer
@@ -85,7 +86,7 @@ constexpr segment_layout make_layout(const layout_sizes& sizes) {
   l.sentinel_data = place(sentinel_slots * world * l.sentinel_stride, 4096);
   l.flagged_data = place(flagged_slots * world * detail::round_up(sizes.flagged_slot_bytes, line_bytes), 4096);
   l.bulk_data = place(world * sizes.bulk_blocks * sizes.bulk_depth * sizes.bulk_chunk_bytes, 4096);
-  l.total_bytes = detail::round_up(at, std::size_t{2} << 20);
+  l.total_bytes = detail::round_up(at, 4096);
   return l;
 }
 

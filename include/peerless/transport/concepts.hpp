@@ -16,9 +16,11 @@ PEERLESS_BEGIN_NAMESPACE
 
 // Where an executor's arrays live and what orders its calls. See joint_memory.hpp for each member.
 template <class S>
-concept memory_space = requires(std::byte* host) {
+concept memory_space = requires(std::byte* host, const typename S::allocation& own) {
   typename S::stream_type;
   typename S::registration;
+  { S::allocation::name } -> std::convertible_to<const char*>;
+  { own.data() } -> std::same_as<std::byte*>;
   typename S::template state<call_state>;
   { S::executes_at_once } -> std::convertible_to<bool>;
   { S::executor_address(host) } -> std::same_as<std::byte*>;
@@ -37,6 +39,7 @@ concept memory_space = requires(std::byte* host) {
 //   finish(limit)   waits until the calls that are running have ended, at most until the limit; never throws
 //   synchronize(stream, limit)
 //                   waits until everything enqueued on the stream has ended; false at the limit
+// A transport may have memory_note(): one line for people about the memory that it took.
 template <class X>
 concept transport =
     requires {

@@ -2,9 +2,11 @@
 #pragma once
 
 #include <cstddef>
+#include <cstring>
 #include <string>
 #include <utility>
 
+#include <peerless/core/memory_budget.hpp>
 #include <peerless/transport/side_stream.cuh>
 
 PEERLESS_BEGIN_NAMESPACE
@@ -20,13 +22,19 @@ struct device_space {
     registration(std::byte* host, std::size_t bytes) : host_(host) {
       const detail::relaxed_capture scope;
       const cudaError_t code = cudaHostRegister(host, bytes, cudaHostRegisterPortable | cudaHostRegisterMapped);
+      if (code != cudaSuccess) cudaGetLastError();
+      const std::string what =
+          "pinning " + std::to_string(bytes) + " bytes of host memory: " + cudaGetErrorString(code);
       if (code == cudaErrorMemoryAllocation || code == cudaErrorOperatingSystem) {
-        cudaGetLastError();
-        throw error(
-            errc::out_of_memory,
-            "pinning " + std::to_string(bytes) + " bytes of host memory: " + cudaGetErrorString(code) +
-                "; raise the locked-memory limit (ulimit -l) or the container's memory, or ask for smaller slots",
-            -1, static_cast<int>(code));
+        throw error(errc::out_of_memory,
+                    what + "; the locked-memory limit (ulimit -l) is " + locked_memory_limit() +
+                        ": raise it (docker run --ulimit memlock=-1) or the container's memory, or ask for smaller "
+                        "slots",
+                    -1, static_cast<int>(code));
+      }
+      if (code == cudaErrorNotSupported || code == cudaErrorNotPermitted) {
+        throw error(errc::unsupported, what + "; ranks that are threads of one process need no registration", -1,
+                    static_cast<int>(code));
       }
       detail::require_cuda(code, "cudaHostRegister");
     }
@@ -39,6 +47,36 @@ struct device_space {
 
    private:
     std::byte* host_;
+  };
+
+  // Pinned by CUDA itself, reachable by every device of the process.
+  class allocation {
+   public:
+    static constexpr const char* name = "cudaHostAlloc";
+    explicit allocation(std::size_t bytes) {
+      const detail::relaxed_capture scope;
+      void* memory = nullptr;
+      const cudaError_t code = cudaHostAlloc(&memory, bytes, cudaHostAllocPortable | cudaHostAllocMapped);
+      if (code != cudaSuccess) {
+        cudaGetLastError();
+        throw error(errc::out_of_memory,
+                    "cudaHostAlloc of " + std::to_string(bytes) + " bytes: " + cudaGetErrorString(code) +
+                        "; raise the container's memory or ask for smaller slots",
+                    -1, static_cast<int>(code));
+      }
+      data_ = static_cast<std::byte*>(memory);
+      std::memset(data_, 0, bytes);
+    }
+    ~allocation() {
+      const detail::relaxed_capture scope;
+      cudaFreeHost(data_);
+    }
+    allocation(const allocation&) = delete;
+    allocation& operator=(const allocation&) = delete;
+    std::byte* data() const { return data_; }
+
+   private:
+    std::byte* data_ = nullptr;
   };
 
   // A T in device memory that is never freed: a graph that captured calls may be replayed after the communicator is

@@ -46,6 +46,8 @@ class host {
                        shape.chunk_bytes, duty_seed_);
   }
 
+  const std::string& memory_note() const noexcept { return staging_.memory_note(); }
+
   // A call has ended when it returned.
   void finish(deadline) noexcept {}
   bool synchronize(host_stream, deadline) { return true; }

@@ -1,10 +1,14 @@
 // Plain host memory as an executor's space.
 #pragma once
 
+#include <cerrno>
 #include <cstddef>
+#include <cstdlib>
+#include <cstring>
 #include <memory>
+#include <string>
 
-#include <peerless/config.hpp>
+#include <peerless/core/error.hpp>
 
 PEERLESS_BEGIN_NAMESPACE
 
@@ -18,6 +22,24 @@ struct host_space {
 
   struct registration {
     registration(std::byte*, std::size_t) {}
+  };
+
+  class allocation {
+   public:
+    static constexpr const char* name = "heap";
+    explicit allocation(std::size_t bytes)
+        : data_(static_cast<std::byte*>(std::aligned_alloc(4096, (bytes + 4095) / 4096 * 4096))) {
+      if (data_ == nullptr)
+        throw error(errc::out_of_memory, "allocating " + std::to_string(bytes) + " bytes", -1, ENOMEM);
+      std::memset(data_.get(), 0, bytes);
+    }
+    std::byte* data() const { return data_.get(); }
+
+   private:
+    struct release {
+      void operator()(std::byte* memory) const { std::free(memory); }
+    };
+    std::unique_ptr<std::byte, release> data_;
   };
 
   template <class T>

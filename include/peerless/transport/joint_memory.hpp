@@ -2,41 +2,56 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 
 #include <peerless/bootstrap/agreement.hpp>
 #include <peerless/core/shared_segment.hpp>
-#include <peerless/protocol/layout.hpp>
+#include <peerless/transport/memory_rungs.hpp>
 
 PEERLESS_BEGIN_NAMESPACE
 
-// A segment and its registration with the executor's memory space. Processes own one each, over the same memfd; ranks
-// that are threads share one object, so that a race detector sees one address a word.
+// What a joint_memory is to be.
+struct memory_request {
+  std::size_t bytes = 0;          // positive
+  std::uint64_t layout_hash = 0;  // of what every byte means
+  memory_origin origin = memory_origin::segment;
+  segment_source source{};
+};
+
+// A segment and its registration with the executor's memory space. Processes own one each, over the same file; ranks
+// that are threads share one object, so that a race detector sees one address a word. Registered, and so pinned, for as
+// long as the object lives.
 //
 // A memory space is a tag with the types
-//   registration   RAII: made from (std::byte* host, std::size_t bytes); makes host memory reachable by the executor
+//   registration   RAII: made from (std::byte* host, std::size_t bytes); makes host memory reachable by the executor.
+//                  Throws errc::out_of_memory when fewer bytes may do, unsupported when no number would
+//   allocation     RAII: made from (std::size_t bytes); host memory of its own that the executor reaches from every
+//                  thread, page-aligned, all zeros, at data(); `name` is its allocator. Throws errc::out_of_memory
 //   state<T>       RAII: made from (const T& initial); a T in the executor's own memory; get() is its executor address
 //   stream_type    what a call is ordered by
 //   executes_at_once   whether a call has ended when its function returns
 // and the function
-//   std::byte* executor_address(std::byte* host)   in registered memory, for the calling thread's device
+//   std::byte* executor_address(std::byte* host)   in reachable memory, for the calling thread's device
 template <class Space>
 class joint_memory {
  public:
-  // Collective; `bytes` > 0 and `layout_hash` are equal on all ranks or every rank throws errc::rendezvous_mismatch.
+  // Collective; bytes, layout hash and origin are equal on all ranks or every rank throws errc::rendezvous_mismatch.
   // Rank 0 creates, runs `initialise(std::byte* host)` and stamps the header; the others attach and check it. A failure
-  // anywhere is thrown everywhere. `initialise` leaves the first sizeof(segment_header) bytes alone.
+  // anywhere is thrown everywhere, and leaves nothing behind. `initialise` leaves the first sizeof(segment_header)
+  // bytes alone. An allocation is for ranks of one process.
   template <class Initialise>
-  static std::shared_ptr<joint_memory> make(bootstrap_ref boot, std::size_t bytes, std::uint64_t layout_hash,
-                                            deadline limit, Initialise&& initialise) {
-    require_equal(boot, layout_hash, limit);
+  static std::shared_ptr<joint_memory> make(bootstrap_ref boot, const memory_request& want, deadline limit,
+                                            Initialise&& initialise) {
+    require_equal(boot, hash_values({want.layout_hash, want.bytes, static_cast<std::uint64_t>(want.origin)}), limit);
     std::shared_ptr<joint_memory> memory;
     agree_on(boot, limit, [&] {
       if (boot.rank() != 0) return;
-      auto segment = shared_segment::create(bytes);
-      initialise(segment.data());
-      *reinterpret_cast<segment_header*>(segment.data()) = {segment_magic, layout_hash, bytes};
-      memory.reset(new joint_memory(std::move(segment)));
+      memory.reset(want.origin == memory_origin::segment
+                       ? new joint_memory(shared_segment::create(want.bytes, want.source, [](std::byte*) {}))
+                       : new joint_memory(want.bytes, want.source.accounts));
+      initialise(memory->host_data());
+      *reinterpret_cast<segment_header*>(memory->host_data()) = {segment_magic, want.layout_hash, want.bytes};
     });
     if (boot.same_process()) {
       // The address of rank 0's pointer is enough: it stays valid until the agreement below has ended.
@@ -46,21 +61,23 @@ class joint_memory {
       });
       return memory;
     }
+    const auto kind = all_gather_value(boot, memory ? memory->segment_.kind() : segment_kind::none, limit)[0];
     unique_fd fd = boot.broadcast_fd(boot.rank() == 0 ? memory->segment_.fd() : -1, 0, limit);
     agree_on(boot, limit, [&] {
       if (boot.rank() == 0) return;
-      auto segment = shared_segment::attach(std::move(fd), bytes);
-      require_header(*reinterpret_cast<const segment_header*>(segment.data()), bytes, layout_hash);
+      auto segment = shared_segment::attach(std::move(fd), want.bytes, kind);
+      require_header(*reinterpret_cast<const segment_header*>(segment.data()), want.bytes, want.layout_hash);
       memory.reset(new joint_memory(std::move(segment)));
     });
     return memory;
   }
 
   // As this process's host sees it.
-  std::byte* host_data() const { return segment_.data(); }
+  std::byte* host_data() const { return allocation_ ? allocation_->data() : segment_.data(); }
   // As the executor of the calling thread sees it.
-  std::byte* executor_data() const { return Space::executor_address(segment_.data()); }
-  std::size_t size_bytes() const { return segment_.size_bytes(); }
+  std::byte* executor_data() const { return Space::executor_address(host_data()); }
+  // What it lies in, for people.
+  const char* kind() const { return allocation_ ? Space::allocation::name : name_of(segment_.kind()); }
 
   // Throws errc::rendezvous_mismatch unless `header` is what this library version would have written.
   static void require_header(const segment_header& header, std::size_t bytes, std::uint64_t layout_hash) {
@@ -73,8 +90,13 @@ class joint_memory {
   }
 
  private:
-  explicit joint_memory(shared_segment segment)
-      : segment_(std::move(segment)), registration_(segment_.data(), segment_.size_bytes()) {}
+  explicit joint_memory(shared_segment segment) : segment_(std::move(segment)) {
+    registration_.emplace(segment_.data(), segment_.size_bytes());
+  }
+  joint_memory(std::size_t bytes, const account_roots& accounts) {
+    require_memory(bytes, accounts);
+    allocation_.emplace(bytes);
+  }
 
   static void require_equal(bootstrap_ref boot, std::uint64_t layout_hash, deadline limit) {
     const auto all = all_gather_value(boot, layout_hash, limit);
@@ -89,7 +111,8 @@ class joint_memory {
   }
 
   shared_segment segment_;
-  typename Space::registration registration_;
+  std::optional<typename Space::registration> registration_;  // of the segment
+  std::optional<typename Space::allocation> allocation_;      // instead of both
 };
 
 PEERLESS_END_NAMESPACE

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include <peerless/core/env.hpp>
+#include <peerless/core/shared_segment.hpp>
 #include <peerless/protocol/layout.hpp>
 
 PEERLESS_BEGIN_NAMESPACE
@@ -24,6 +25,10 @@ struct communicator_options {
   std::chrono::milliseconds display_deadline{1600};
   // Slot and ring sizes of staging transports; world_size is filled in. See layout.hpp for units.
   layout_sizes sizes{};
+  // When memory for these sizes is short, take smaller ones (see memory_rungs.hpp) rather than fail; describe() tells.
+  bool shrink = true;
+  // Where shared memory comes from; for unusual boxes and for tests. May differ between ranks: rank 0's counts.
+  segment_source segments{};
   // Number of the first call; for tests of counters near their edges. At least 1.
   std::uint64_t first_epoch = 1;
   // Names of the transports to try, best first; empty: the order of the communicator's template arguments.

@@ -80,8 +80,15 @@ class session {
       }
     });
     const std::size_t bytes = controls_offset + static_cast<std::size_t>(world_size_) * sizeof(control_block);
-    const std::uint64_t hash = hash_values({sizeof(control_block), bytes, options.first_epoch});
-    memory_ = joint_memory<Space>::make(boot, detail::round_up(bytes, 4096), hash, limit, [](std::byte*) {});
+    const std::uint64_t hash = hash_values({sizeof(control_block), bytes, options.first_epoch, options.shrink});
+    memory_request want{detail::round_up(bytes, 4096), hash, memory_origin::segment, options.segments};
+    try {
+      memory_ = joint_memory<Space>::make(boot, want, limit, [](std::byte*) {});
+    } catch (const error& e) {
+      if (!boot.same_process() || !is_short_of_memory(e)) throw;
+      want.origin = memory_origin::allocation;
+      memory_ = joint_memory<Space>::make(boot, want, limit, [](std::byte*) {});
+    }
     agree_on(boot, limit, [&] {
       calls_.emplace(make_call_state(options.first_epoch));
       peers_late_.resize(static_cast<std::size_t>(world_size_));

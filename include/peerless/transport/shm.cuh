@@ -140,6 +140,8 @@ class shm {
     detail::require_cuda(cudaLaunchKernelExC(&launch, kernel, parameters), "launching an all-reduce");
   }
 
+  const std::string& memory_note() const noexcept { return staging_.memory_note(); }
+
   void finish(deadline limit) noexcept {
     try {
       const detail::device_scope scope(device_);

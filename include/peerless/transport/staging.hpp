@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <memory>
 #include <optional>
+#include <string>
 
 #include <peerless/select/plan.hpp>
 #include <peerless/transport/session.hpp>
@@ -14,23 +15,49 @@ PEERLESS_BEGIN_NAMESPACE
 template <class Space>
 class staging_area {
  public:
-  // Collective; every rank throws the same error if any rank fails. The session outlives this object.
+  // Collective; every rank throws the same error if any rank fails. The session outlives this object. Takes the first
+  // of memory_rungs() that all ranks can have; what was tried before leaves nothing behind.
   staging_area(bootstrap_ref boot, const session<Space>& group, const communicator_options& options, deadline limit) {
     layout_sizes sizes = options.sizes;
     sizes.world_size = static_cast<std::uint32_t>(boot.size());
-    const segment_layout layout = make_layout(sizes);
-    memory_ = joint_memory<Space>::make(boot, layout.total_bytes, layout_hash(layout), limit, [&](std::byte* segment) {
-      initialise_segment(segment, layout, options.first_epoch);
+    segment_layout layout{};
+    std::optional<error> first, last;
+    for (const memory_rung& rung : memory_rungs(sizes, options.shrink, boot.same_process())) {
+      // Fewer bytes do not help where registration is refused whatever their number.
+      if (last && last->code() == errc::unsupported && rung.origin == memory_origin::segment) continue;
+      try {
+        layout = make_layout(rung.sizes);
+        const memory_request want{layout.total_bytes, layout_hash(layout), rung.origin, options.segments};
+        memory_ = joint_memory<Space>::make(
+            boot, want, limit, [&](std::byte* segment) { initialise_segment(segment, layout, options.first_epoch); });
+        break;
+      } catch (const error& e) {
+        if (!is_short_of_memory(e)) throw;
+        if (!first) first = e;
+        last = e;
+      }
+    }
+    if (!memory_) {
+      const bool smaller_failed = last->message() != first->message();
+      throw error(last->code(), last->message() + (smaller_failed ? "; before that: " + first->message() : ""),
+                  last->rank(), last->native_code());
+    }
+    note_ = std::to_string(layout.total_bytes) + " bytes of staging memory (" + memory_->kind() + ")";
+    if (first) note_ += ", " + peerless::describe(layout.sizes) + ", since " + first->message();
+    agree_on(boot, limit, [&] {
+      protocols_.emplace(make_protocol_state(options.first_epoch));
+      view_.segment = memory_->executor_data();
     });
-    agree_on(boot, limit, [&] { protocols_.emplace(make_protocol_state(options.first_epoch)); });
     view_.controls = group.controls();
     view_.calls = group.calls();
-    view_.segment = memory_->executor_data();
     view_.protocols = protocols_->get();
     view_.layout = layout;
     view_.deadline_ns = static_cast<std::uint64_t>(std::chrono::nanoseconds(options.deadline).count());
     view_.rank = static_cast<std::uint32_t>(boot.rank());
   }
+
+  // One line: how much memory, of what, and why not what was asked for.
+  const std::string& memory_note() const noexcept { return note_; }
 
   // For calls. Valid while this object and the session live.
   const rank_view& view() const noexcept { return view_; }
@@ -69,6 +96,7 @@ class staging_area {
   std::shared_ptr<joint_memory<Space>> memory_;
   std::optional<typename Space::template state<protocol_state>> protocols_;
   rank_view view_{};
+  std::string note_;
 };
 
 // Blocks that a message needs of a shape: at most the shape's, at least one, no block without work. The same on all

@@ -79,8 +79,8 @@ MUTANTS = [
     mutant("sentinel_no_epoch_check", SENTINEL,
            "if (theirs.epoch != f_.epoch || theirs.fingerprint != f_.fingerprint) {",
            "if (theirs.fingerprint != f_.fingerprint) {", "check of the header's epoch", "patience"),
-    mutant("sentinel_dirty_start", LAYOUT, "std::memset(segment + l.sentinel_data, 0xff,",
-           "std::memset(segment + l.sentinel_data, 0x00,", "sentinels in fresh slots"),
+    mutant("sentinel_dirty_start", LAYOUT, "std::memset(region + l.sentinel_data, 0xff,",
+           "std::memset(region + l.sentinel_data, 0x00,", "sentinels in fresh slots"),
     mutant("sentinel_fold_reversed", SENTINEL, "const std::uint32_t r = first + j;",
            "const std::uint32_t r = v_.world_size() - 1 - first - j;", "rank order", count=2),
     # --- flagged one-shot ---

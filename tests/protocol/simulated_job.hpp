@@ -157,12 +157,12 @@ class simulated_job {
   void check_own_input(const vec16* from, std::size_t taken) {
     const std::uint32_t r = s_->memory.current_rank();
     if (!ranks_[r].in_place) return;
-    const std::byte* rings = arena_.get() + segment_offset + layout_.bulk_data;
+    const std::byte* regions = arena_.get() + segment_offset + layout_.regions;
     const std::byte* at = reinterpret_cast<const std::byte*>(from);
-    if (at < rings) return;
-    const std::size_t per_rank = std::size_t{layout_.sizes.bulk_blocks} * layout_.sizes.bulk_depth * layout_.sizes.bulk_chunk_bytes;
-    const std::size_t offset = static_cast<std::size_t>(at - rings) % per_rank;
-    if (s_->memory.known_stores(rings + r * per_rank + offset) < taken) {
+    if (at < regions) return;
+    const std::size_t offset = static_cast<std::size_t>(at - regions) % layout_.region_bytes;
+    if (offset < layout_.bulk_data) return;
+    if (s_->memory.known_stores(regions + r * layout_.region_bytes + offset) < taken) {
       s_->fail("rank " + std::to_string(r) + " overwrites its input without an order after the load of it");
     }
   }

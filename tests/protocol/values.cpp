@@ -85,13 +85,13 @@ struct region {
 };
 
 // Everything that a view can point to: disjoint, aligned, within the segment.
-void check_layout(const layout_sizes& sizes) {
-  const segment_layout layout = make_layout(sizes);
+void check_layout(const layout_sizes& sizes, std::size_t alignment = page_bytes) {
+  const segment_layout layout = make_layout(sizes, alignment);
   auto* base = reinterpret_cast<std::byte*>(std::uintptr_t{1} << 40);  // addresses only, never accessed
   rank_view v{};
   v.segment = base;
   v.layout = layout;
-  std::vector<region> regions{{base, 4096, 4096}};
+  std::vector<region> regions{{base, page_bytes, page_bytes}};
   const std::uint32_t world = sizes.world_size;
   for (std::uint32_t r = 0; r < world; ++r) {
     regions.push_back({reinterpret_cast<std::byte*>(v.entered(r)), line_bytes, line_bytes});
@@ -115,12 +115,28 @@ void check_layout(const layout_sizes& sizes) {
     const std::byte* limit = i + 1 < regions.size() ? static_cast<const std::byte*>(regions[i + 1].begin) : base + layout.total_bytes;
     PEERLESS_CHECK(begin + regions[i].bytes <= limit, i);
   }
-  PEERLESS_CHECK(layout.total_bytes % 4096 == 0);
+  PEERLESS_CHECK(layout.total_bytes % alignment == 0 && layout.regions % alignment == 0 && layout.region_bytes % alignment == 0);
+  // What a rank writes lies in its own region, so that no page has two writers.
+  for (std::uint32_t r = 0; r < world; ++r) {
+    const auto inside = [&](const void* at, std::size_t bytes) {
+      const auto* first = static_cast<const std::byte*>(at);
+      return first >= v.region(r) && first + bytes <= v.region(r) + layout.region_bytes;
+    };
+    PEERLESS_CHECK(inside(v.entered(r), line_bytes) && inside(v.shadow(0, r), 4 * sentinel_slots), r);
+    PEERLESS_CHECK(inside(v.flag(r, 0), max_blocks * sizeof(flag_line)), r);
+    PEERLESS_CHECK(inside(v.ready(r, 0), sizes.bulk_blocks * sizeof(flag_line)), r);
+    for (std::uint32_t writer = 0; writer < world; ++writer)
+      PEERLESS_CHECK(inside(v.consumed(writer, r, 0), sizes.bulk_blocks * sizeof(counter_line)), r);
+    PEERLESS_CHECK(inside(v.sentinel_slot(0, r), sentinel_slots * layout.sentinel_stride), r);
+    PEERLESS_CHECK(inside(v.flagged_slot(0, r), flagged_slots * sizes.flagged_slot_bytes), r);
+    PEERLESS_CHECK(inside(v.bulk_chunk(r, 0, 0), std::size_t{sizes.bulk_blocks} * sizes.bulk_depth * sizes.bulk_chunk_bytes), r);
+  }
 }
 
 void check_layouts() {
   for (const std::uint32_t world : {1u, 2u, 3u, 8u, 16u}) {
     check_layout({.world_size = world});
+    check_layout({.world_size = world}, huge_page_bytes);
     check_layout({.world_size = world, .bulk_blocks = 3, .bulk_depth = 2, .bulk_chunk_bytes = 48, .sentinel_slot_bytes = 128,
                   .flagged_slot_bytes = 384});
   }
@@ -141,7 +157,7 @@ void check_layouts() {
   for (const auto change : {+[](segment_layout& l) { ++l.sizes.world_size; }, +[](segment_layout& l) { ++l.sizes.bulk_blocks; },
                             +[](segment_layout& l) { ++l.sizes.bulk_depth; }, +[](segment_layout& l) { ++l.sizes.bulk_chunk_bytes; },
                             +[](segment_layout& l) { ++l.sizes.sentinel_slot_bytes; }, +[](segment_layout& l) { ++l.sizes.flagged_slot_bytes; },
-                            +[](segment_layout& l) { ++l.sentinel_stride; }, +[](segment_layout& l) { ++l.entered_lines; },
+                            +[](segment_layout& l) { ++l.sentinel_stride; }, +[](segment_layout& l) { ++l.entered_line; }, +[](segment_layout& l) { ++l.regions; }, +[](segment_layout& l) { ++l.region_bytes; },
                             +[](segment_layout& l) { ++l.shadows; }, +[](segment_layout& l) { ++l.flag_lines; },
                             +[](segment_layout& l) { ++l.ready_lines; }, +[](segment_layout& l) { ++l.consumed_lines; },
                             +[](segment_layout& l) { ++l.sentinel_data; }, +[](segment_layout& l) { ++l.flagged_data; },

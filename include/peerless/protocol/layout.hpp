@@ -22,19 +22,23 @@ struct layout_sizes {
   friend constexpr bool operator==(const layout_sizes&, const layout_sizes&) = default;
 };
 
-// Offsets in bytes from the start of the segment. Trivially copyable: a kernel argument.
+// A header, then one region a rank, in rank order. A region holds what its rank writes and the others read or poll, so
+// that it can lie on the readers' NUMA node. The first two offsets are from the start of the segment, the others from
+// the start of a region, in bytes. Trivially copyable: a kernel argument.
 struct segment_layout {
   layout_sizes sizes;
+  std::size_t regions;          // of rank 0's region; the others follow without gaps
+  std::size_t total_bytes;      // end of the last region
+  std::size_t region_bytes;     // a multiple of the alignment of regions, as is `regions`
   std::size_t sentinel_stride;  // bytes of one sentinel slot: a line for the header, then the data
-  std::size_t entered_lines;    // counter_line[world]
-  std::size_t shadows;          // uint32_t[sentinel_slots][world]: for race detectors only
-  std::size_t flag_lines;       // flag_line[world][max_blocks]
-  std::size_t ready_lines;      // flag_line[world][bulk_blocks]
-  std::size_t consumed_lines;   // counter_line[writer][reader][bulk_blocks]
-  std::size_t sentinel_data;    // [sentinel_slots][world][sentinel_stride]
-  std::size_t flagged_data;     // [flagged_slots][world][flagged_slot_bytes]
-  std::size_t bulk_data;        // [world][bulk_blocks][bulk_depth][bulk_chunk_bytes]
-  std::size_t total_bytes;      // multiple of 4096
+  std::size_t entered_line;     // counter_line
+  std::size_t shadows;          // uint32_t[sentinel_slots]: for race detectors only
+  std::size_t flag_lines;       // flag_line[max_blocks]
+  std::size_t ready_lines;      // flag_line[bulk_blocks]
+  std::size_t consumed_lines;   // counter_line[writer][bulk_blocks]: what this rank has read of each writer's rings
+  std::size_t sentinel_data;    // [sentinel_slots][sentinel_stride]
+  std::size_t flagged_data;     // [flagged_slots][flagged_slot_bytes]
+  std::size_t bulk_data;        // [bulk_blocks][bulk_depth][bulk_chunk_bytes]
 };
 
 // A flag and the fingerprint of the call it belongs to, twice: consecutive epochs use alternate halves, since a peer
@@ -65,28 +69,34 @@ constexpr std::size_t round_up(std::size_t value, std::size_t multiple) {
 }
 }  // namespace detail
 
-// The layout for these sizes. Control words and counters lie in front, data behind.
-constexpr segment_layout make_layout(const layout_sizes& sizes) {
+// Pages that a region may consist of: it begins and ends with a whole one.
+inline constexpr std::size_t page_bytes = 4096;
+inline constexpr std::size_t huge_page_bytes = std::size_t{2} << 20;
+
+// The layout for these sizes and pages. In a region, words and counters lie in front, data behind.
+constexpr segment_layout make_layout(const layout_sizes& sizes, std::size_t alignment = page_bytes) {
   const std::size_t world = sizes.world_size;
   segment_layout l{};
   l.sizes = sizes;
   l.sentinel_stride = line_bytes + detail::round_up(sizes.sentinel_slot_bytes, line_bytes);
-  std::size_t at = 4096;
-  const auto place = [&at](std::size_t bytes, std::size_t alignment) {
-    at = detail::round_up(at, alignment);
+  std::size_t at = 0;
+  const auto place = [&at](std::size_t bytes, std::size_t multiple) {
+    at = detail::round_up(at, multiple);
     const std::size_t offset = at;
     at += bytes;
     return offset;
   };
-  l.entered_lines = place(world * sizeof(counter_line), line_bytes);
-  l.shadows = place(sentinel_slots * world * sizeof(std::uint32_t), line_bytes);
-  l.flag_lines = place(world * max_blocks * sizeof(flag_line), line_bytes);
-  l.ready_lines = place(world * sizes.bulk_blocks * sizeof(flag_line), line_bytes);
-  l.consumed_lines = place(world * world * sizes.bulk_blocks * sizeof(counter_line), line_bytes);
-  l.sentinel_data = place(sentinel_slots * world * l.sentinel_stride, 4096);
-  l.flagged_data = place(flagged_slots * world * detail::round_up(sizes.flagged_slot_bytes, line_bytes), 4096);
-  l.bulk_data = place(world * sizes.bulk_blocks * sizes.bulk_depth * sizes.bulk_chunk_bytes, 4096);
-  l.total_bytes = detail::round_up(at, 4096);
+  l.entered_line = place(sizeof(counter_line), line_bytes);
+  l.shadows = place(sentinel_slots * sizeof(std::uint32_t), line_bytes);
+  l.flag_lines = place(max_blocks * sizeof(flag_line), line_bytes);
+  l.ready_lines = place(sizes.bulk_blocks * sizeof(flag_line), line_bytes);
+  l.consumed_lines = place(world * sizes.bulk_blocks * sizeof(counter_line), line_bytes);
+  l.sentinel_data = place(sentinel_slots * l.sentinel_stride, page_bytes);
+  l.flagged_data = place(flagged_slots * detail::round_up(sizes.flagged_slot_bytes, line_bytes), page_bytes);
+  l.bulk_data = place(std::size_t{sizes.bulk_blocks} * sizes.bulk_depth * sizes.bulk_chunk_bytes, page_bytes);
+  l.region_bytes = detail::round_up(at, alignment);
+  l.regions = detail::round_up(page_bytes, alignment);
+  l.total_bytes = l.regions + world * l.region_bytes;
   return l;
 }
 
@@ -117,8 +127,10 @@ constexpr std::uint64_t layout_hash(const segment_layout& l) {
                       l.sizes.bulk_chunk_bytes,
                       l.sizes.sentinel_slot_bytes,
                       l.sizes.flagged_slot_bytes,
+                      l.regions,
+                      l.region_bytes,
                       l.sentinel_stride,
-                      l.entered_lines,
+                      l.entered_line,
                       l.shadows,
                       l.flag_lines,
                       l.ready_lines,
@@ -134,17 +146,19 @@ constexpr std::uint64_t layout_hash(const segment_layout& l) {
 inline void initialise_segment(std::byte* segment, const segment_layout& l, std::uint64_t first_epoch) {
   const std::uint64_t before = first_epoch - 1;
   const std::size_t world = l.sizes.world_size;
-  auto* entered = reinterpret_cast<counter_line*>(segment + l.entered_lines);
-  for (std::size_t r = 0; r < world; ++r) entered[r].value = before;
-  const auto fill = [&](std::size_t offset, std::size_t lines) {
-    auto* line = reinterpret_cast<flag_line*>(segment + offset);
-    for (std::size_t i = 0; i < lines; ++i) line[i].parity[0].value = line[i].parity[1].value = before;
-  };
-  fill(l.flag_lines, world * max_blocks);
-  fill(l.ready_lines, world * l.sizes.bulk_blocks);
-  auto* consumed = reinterpret_cast<counter_line*>(segment + l.consumed_lines);
-  for (std::size_t i = 0; i < world * world * l.sizes.bulk_blocks; ++i) consumed[i].value = before;
-  std::memset(segment + l.sentinel_data, 0xff, sentinel_slots * world * l.sentinel_stride);
+  for (std::size_t r = 0; r < world; ++r) {
+    std::byte* const region = segment + l.regions + r * l.region_bytes;
+    reinterpret_cast<counter_line*>(region + l.entered_line)->value = before;
+    const auto fill = [&](std::size_t offset, std::size_t lines) {
+      auto* line = reinterpret_cast<flag_line*>(region + offset);
+      for (std::size_t i = 0; i < lines; ++i) line[i].parity[0].value = line[i].parity[1].value = before;
+    };
+    fill(l.flag_lines, max_blocks);
+    fill(l.ready_lines, l.sizes.bulk_blocks);
+    auto* consumed = reinterpret_cast<counter_line*>(region + l.consumed_lines);
+    for (std::size_t i = 0; i < world * l.sizes.bulk_blocks; ++i) consumed[i].value = before;
+    std::memset(region + l.sentinel_data, 0xff, sentinel_slots * l.sentinel_stride);
+  }
 }
 
 // Start state of a rank's private words.
@@ -169,37 +183,37 @@ struct rank_view {
 
   PEERLESS_HD std::uint32_t world_size() const { return layout.sizes.world_size; }
   PEERLESS_HD control_block* control(std::uint32_t r) const { return controls + r; }
+  PEERLESS_HD std::byte* region(std::uint32_t r) const { return segment + layout.regions + r * layout.region_bytes; }
   PEERLESS_HD std::uint64_t* entered(std::uint32_t r) const {
-    return &(reinterpret_cast<counter_line*>(segment + layout.entered_lines) + r)->value;
+    return &reinterpret_cast<counter_line*>(region(r) + layout.entered_line)->value;
   }
   PEERLESS_HD std::uint32_t* shadow(std::uint64_t slot, std::uint32_t r) const {
-    return reinterpret_cast<std::uint32_t*>(segment + layout.shadows) + slot * world_size() + r;
+    return reinterpret_cast<std::uint32_t*>(region(r) + layout.shadows) + slot;
   }
   // The header's vector; data begins line_bytes behind it.
   PEERLESS_HD vec16* sentinel_slot(std::uint64_t slot, std::uint32_t r) const {
-    return reinterpret_cast<vec16*>(segment + layout.sentinel_data +
-                                    (slot * world_size() + r) * layout.sentinel_stride);
+    return reinterpret_cast<vec16*>(region(r) + layout.sentinel_data + slot * layout.sentinel_stride);
   }
   PEERLESS_HD flag_line* flag(std::uint32_t r, std::uint32_t block) const {
-    return reinterpret_cast<flag_line*>(segment + layout.flag_lines) + r * max_blocks + block;
+    return reinterpret_cast<flag_line*>(region(r) + layout.flag_lines) + block;
   }
   PEERLESS_HD vec16* flagged_slot(std::uint64_t slot, std::uint32_t r) const {
-    return reinterpret_cast<vec16*>(segment + layout.flagged_data +
-                                    (slot * world_size() + r) * layout.sizes.flagged_slot_bytes);
+    return reinterpret_cast<vec16*>(region(r) + layout.flagged_data + slot * layout.sizes.flagged_slot_bytes);
   }
   PEERLESS_HD flag_line* ready(std::uint32_t r, std::uint32_t block) const {
-    return reinterpret_cast<flag_line*>(segment + layout.ready_lines) + r * layout.sizes.bulk_blocks + block;
+    return reinterpret_cast<flag_line*>(region(r) + layout.ready_lines) + block;
   }
+  // Written by the reader, in its region.
   PEERLESS_HD counter_line* consumed(std::uint32_t writer, std::uint32_t reader, std::uint32_t block) const {
-    return reinterpret_cast<counter_line*>(segment + layout.consumed_lines) +
-           (std::size_t{writer} * world_size() + reader) * layout.sizes.bulk_blocks + block;
+    return reinterpret_cast<counter_line*>(region(reader) + layout.consumed_lines) +
+           std::size_t{writer} * layout.sizes.bulk_blocks + block;
   }
   // Chunk `n` of the count that never restarts.
   PEERLESS_HD vec16* bulk_chunk(std::uint32_t r, std::uint32_t block, std::uint64_t n) const {
-    const std::size_t ring = std::size_t{r} * layout.sizes.bulk_blocks + block;
-    return reinterpret_cast<vec16*>(segment + layout.bulk_data +
-                                    (ring * layout.sizes.bulk_depth + (n & (layout.sizes.bulk_depth - 1))) *
-                                        layout.sizes.bulk_chunk_bytes);
+    return reinterpret_cast<vec16*>(
+        region(r) + layout.bulk_data +
+        (std::size_t{block} * layout.sizes.bulk_depth + (n & (layout.sizes.bulk_depth - 1))) *
+            layout.sizes.bulk_chunk_bytes);
   }
 };
 

@@ -9,7 +9,7 @@
 
 namespace peerless::bench {
 
-// The environment's settings; --deadline goes before them.
+// The environment's settings; --deadline goes before them, --huge-pages and --no-numa have no variable.
 inline communicator_options communicator_settings(const options& o) {
   communicator_options settings = communicator_options::from_environment();
   if (o.deadline_given) {
@@ -18,6 +18,8 @@ inline communicator_options communicator_settings(const options& o) {
   } else {
     settings.deadline = std::min(settings.deadline, o.deadline());
   }
+  settings.numa = o.numa;
+  settings.huge_pages = o.huge_pages;
   return settings;
 }
 

@@ -30,6 +30,7 @@ struct options {
   std::optional<int> iterations, samples, warmup;  // calls a sample, samples, calls before; unset: the arm knows
   bool captured = true;                            // calls captured in a CUDA graph; false: launched one by one
   bool check = true;
+  bool numa = true, huge_pages = false;  // communicator_options of these names
   std::vector<dtype> types{dtype::bf16};
   std::vector<reduce_op> operations{reduce_op::sum};
   std::vector<std::string> transports;  // empty: all that work here
@@ -107,6 +108,8 @@ inline void declare_options(CLI::App& app, raw_options& raw, options& o) {
       ->check(positive);
   app.add_flag("--nccl-knobs", o.nccl_knobs,
                "Time NCCL also with more channels and with other protocols and algorithms, and its best of all");
+  app.add_flag("--huge-pages", o.huge_pages, "Slots in huge pages, where the kernel has them (PEERLESS_LOG=1 tells)");
+  app.add_flag("!--no-numa", o.numa, "Leave slots where they fall, not on the NUMA nodes of their readers");
   app.add_option("--deadline", raw.deadline_s, "Seconds that any one step may take (default 120)")->check(seconds);
   app.add_option("-J,--json", o.json_file, "Write all results to this file, as one JSON document");
   app.add_option("--json-lines", o.json_lines_file,

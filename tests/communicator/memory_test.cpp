@@ -263,6 +263,39 @@ TEST_CASE("a file size limit and a cgroup limit: smaller slots") {
   });
 }
 
+TEST_CASE("slots on NUMA nodes, as far as they are known and allowed") {
+  run_both_ways([](rank_context& context, peerless::bootstrap_ref group) {
+    const bool refused = [] {
+      const auto probe = peerless::shared_segment::create(4096);
+      return peerless::prefer_node(probe.fd(), {0, 4096, 0}) != 0;
+    }();
+    const auto come_up_on = [&](int node, const communicator_options& with, std::initializer_list<std::string> parts) {
+      scarcity::node = node;
+      come_up<scarce_communicator>(context, group, with, parts);
+    };
+    const std::string bytes = std::to_string(bytes_after(0, 2)) + " bytes of staging memory (memfd)";
+    come_up_on(0, options(), {bytes + (refused ? ", not placed on NUMA nodes 0 0" : ", by rank on NUMA nodes 0 0")});
+    // One reader on a node that is known; a node that is not there.
+    come_up_on(context.rank() == 0 ? 0 : -1, options(), {"NUMA nodes ? 0"});
+    come_up_on(context.rank() == 0 ? 0 : 1000, options(), {", not placed on NUMA nodes 1000 0 by rank: "});
+    {
+      scarcity::node = -1;
+      scarce_communicator c(group, options());
+      context.require(c.describe().find("NUMA") == std::string::npos, "nothing known", c.describe());
+      auto off = options();
+      off.numa = false;
+      scarcity::node = 0;
+      scarce_communicator d(group, off);
+      context.require(d.describe().find("NUMA") == std::string::npos, "not wanted", d.describe());
+    }
+    auto huge = options();
+    huge.huge_pages = true;
+    come_up_on(0, huge, {" of them in huge pages"});
+    huge.huge_pages = context.rank() == 0;
+    fail_with<scarce_communicator>(context, group, huge, errc::rendezvous_mismatch, {"options"});
+  });
+}
+
 TEST_CASE("memfds refused: nameless files, and nothing in /dev/shm") {
   run_both_ways([](rank_context& context, peerless::bootstrap_ref group) {
     auto with = options();

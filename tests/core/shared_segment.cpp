@@ -116,7 +116,7 @@ TEST_CASE("where memfds are refused, a file of a tmpfs that has no name") {
     const auto names = peerless::test::detail::names_in(source.shm_folder);
     const std::size_t descriptors = peerless::test::open_descriptors();
     {
-      const shared_segment one = shared_segment::create(1 << 16, source, [](std::byte*) {});
+      const shared_segment one = shared_segment::create(1 << 16, source, [](const shared_segment&) {});
       CHECK(one.kind() == peerless::segment_kind::shm_file);
       CHECK(peerless::test::detail::names_in(source.shm_folder) == names);
       one.data()[65535] = std::byte{5};
@@ -134,15 +134,15 @@ TEST_CASE("where memfds are refused, a file of a tmpfs that has no name") {
     CHECK(peerless::test::open_descriptors() == descriptors);
     source.shm_folder = "/proc/no such folder";
     std::string text;
-    CHECK(code_of([&] { (void)shared_segment::create(4096, source, [](std::byte*) {}); }, &text) == errc::system_error);
+    CHECK(code_of([&] { (void)shared_segment::create(4096, source, [](const shared_segment&) {}); }, &text) == errc::system_error);
     CHECK_THAT(text, peerless::test::contains("no such folder"));
   }
   // Anything else that goes wrong with a memfd is told as it is.
   peerless::segment_source source;
   source.memfd = [](const char*, unsigned) { return errno = EMFILE, -1; };
-  CHECK(code_of([&] { (void)shared_segment::create(4096, source, [](std::byte*) {}); }) == errc::system_error);
+  CHECK(code_of([&] { (void)shared_segment::create(4096, source, [](const shared_segment&) {}); }) == errc::system_error);
   source.memfd = [](const char*, unsigned) { return errno = ENOMEM, -1; };
-  CHECK(code_of([&] { (void)shared_segment::create(4096, source, [](std::byte*) {}); }) == errc::out_of_memory);
+  CHECK(code_of([&] { (void)shared_segment::create(4096, source, [](const shared_segment&) {}); }) == errc::out_of_memory);
   // A file that has a name is refused: others could open it.
   char path[] = "/tmp/peerless-test-XXXXXX";
   unique_fd named(::mkstemp(path));
@@ -155,9 +155,9 @@ TEST_CASE("where memfds are refused, a file of a tmpfs that has no name") {
 
 TEST_CASE("the caller says where pages shall lie before there are any") {
   std::size_t pages_before = 99;
-  const shared_segment segment = shared_segment::create(1 << 20, {}, [&](std::byte* data) {
+  const shared_segment segment = shared_segment::create(1 << 20, {}, [&](const shared_segment& made) {
     unsigned char resident[256];
-    REQUIRE(::mincore(data, 1 << 20, resident) == 0);
+    REQUIRE(::mincore(made.data(), 1 << 20, resident) == 0);
     pages_before = 0;
     for (const unsigned char page : resident) pages_before += page & 1u;
   });
@@ -169,11 +169,11 @@ TEST_CASE("memory that the accounts say is not there is not taken") {
   source.accounts.cgroup = "/nowhere";
   source.accounts.proc = PEERLESS_TEST_ACCOUNTS "/scarce";
   std::string text;
-  CHECK(code_of([&] { (void)shared_segment::create(1 << 20, source, [](std::byte*) {}); }, &text) ==
+  CHECK(code_of([&] { (void)shared_segment::create(1 << 20, source, [](const shared_segment&) {}); }, &text) ==
         errc::out_of_memory);
   CHECK_THAT(text, peerless::test::contains("1048576"));
   CHECK_THAT(text, peerless::test::contains("524288"));
-  CHECK(code_of([&] { (void)shared_segment::create(1 << 18, source, [](std::byte*) {}); }) == errc::ok);
+  CHECK(code_of([&] { (void)shared_segment::create(1 << 18, source, [](const shared_segment&) {}); }) == errc::ok);
 }
 
 TEST_CASE("nothing of 0 bytes") { CHECK(code_of([] { (void)shared_segment::create(0); }) == errc::invalid_argument); }

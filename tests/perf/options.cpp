@@ -4,6 +4,7 @@
 #include <sstream>
 
 #include "choice.hpp"
+#include "communicator_settings.hpp"
 #include "options.hpp"
 
 using namespace peerless;
@@ -53,6 +54,8 @@ TEST_CASE("no flags give the defaults") {
   CHECK(o.check);
   CHECK(!o.samples);
   CHECK(o.captured);
+  CHECK(o.numa);
+  CHECK(!o.huge_pages);
   CHECK(o.deadline() == std::chrono::seconds(120));
   CHECK(run_sizes(o, true).front() == 1024);
   CHECK(run_sizes(o, true).back() == 64u << 20);
@@ -84,6 +87,9 @@ TEST_CASE("the flags of nccl-tests are understood, short and long") {
   CHECK(l.operations.size() == 3);
   CHECK(!l.captured);
   CHECK(l.samples == 4);
+  const communicator_options placed = communicator_settings(options_of({"--huge-pages", "--no-numa"}));
+  CHECK(placed.huge_pages);
+  CHECK(!placed.numa);
   CHECK(l.transports == std::vector<std::string>{"host", "shm"});
   CHECK(l.deadline() == std::chrono::milliseconds(1500));
   CHECK(options_of({"-t", "4"}).world == 4);

@@ -1,5 +1,5 @@
-// A memory space whose registration refuses, and a host transport over it: what a low memlock limit, or an executor
-// that takes no foreign memory, does to a communicator.
+// A memory space whose registration refuses and whose ranks are on the nodes that a test says, and a host transport
+// over it: what a low memlock limit, or an executor that takes no foreign memory, does to a communicator.
 #pragma once
 
 #include <atomic>
@@ -18,11 +18,14 @@ struct scarcity {
   static inline std::atomic<std::size_t> most_bytes{~std::size_t{0}};  // of one registration
   static inline std::atomic<errc> refusal{errc::out_of_memory};
   static inline std::atomic<int> registrations{0};  // alive
+  static inline thread_local int node = -1;         // of the rank that the thread is
 };
 
 // Base: the space whose registrations these are.
 template <class Base>
 struct scarce : Base {
+  static int numa_node(const std::string&) { return scarcity::node; }
+
   class registration : public Base::registration {
    public:
     registration(std::byte* host, std::size_t bytes) : Base::registration(checked(host, bytes), bytes) {

@@ -21,6 +21,7 @@ PEERLESS_BEGIN_NAMESPACE
 struct account_roots {
   std::string proc = "/proc";
   std::string cgroup = "/sys/fs/cgroup";
+  std::string sysfs = "/sys";  // for NUMA nodes of devices
 };
 
 // The least room among all limits that could be read.

@@ -63,7 +63,7 @@ class shared_segment {
   ~shared_segment() { unmap(); }
 
   // A new segment of `size_bytes` > 0, all zeros, page-aligned. Local; blocks only for the kernel to supply pages.
-  // `prepare(data)` runs before there are any, to say where they shall lie. All pages are reserved here, so that
+  // `prepare(segment)` runs before there are any, to say where they shall lie. All pages are reserved here, so that
   // running out is an error of this call and not a SIGBUS in the middle of a collective; a memfd's size is sealed.
   // Throws errc::invalid_argument (0 bytes), errc::out_of_memory (with the need, the room and what to do),
   // errc::system_error.
@@ -79,7 +79,7 @@ class shared_segment {
       if ((failure = errno) != EINTR) raise_memory(failure, size_bytes, "ftruncate", where);
     }
     shared_segment segment = map(std::move(fd), size_bytes, kind, where);
-    prepare(segment.data());
+    prepare(std::as_const(segment));
     // In pieces, because an interrupted fallocate undoes its work: a periodic signal could starve one large call.
     constexpr std::size_t piece_bytes = std::size_t{4} << 20;
     for (std::size_t done = 0; done < size_bytes;) {
@@ -98,7 +98,7 @@ class shared_segment {
     return segment;
   }
   static shared_segment create(std::size_t size_bytes, source_location where = source_location::current()) {
-    return create(size_bytes, segment_source{}, [](std::byte*) {}, where);
+    return create(size_bytes, segment_source{}, [](const shared_segment&) {}, where);
   }
 
   // Maps a segment that another rank created as a `kind`; takes the descriptor. Local, does not block.

@@ -16,7 +16,7 @@ PEERLESS_BEGIN_NAMESPACE
 
 // Where an executor's arrays live and what orders its calls. See joint_memory.hpp for each member.
 template <class S>
-concept memory_space = requires(std::byte* host, const typename S::allocation& own) {
+concept memory_space = requires(std::byte* host, const typename S::allocation& own, const std::string& sysfs) {
   typename S::stream_type;
   typename S::registration;
   { S::allocation::name } -> std::convertible_to<const char*>;
@@ -24,6 +24,7 @@ concept memory_space = requires(std::byte* host, const typename S::allocation& o
   typename S::template state<call_state>;
   { S::executes_at_once } -> std::convertible_to<bool>;
   { S::executor_address(host) } -> std::same_as<std::byte*>;
+  { S::numa_node(sysfs) } -> std::same_as<int>;
 };
 
 // One rank's end of a way to move data among all ranks. Member by member:

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include <peerless/core/memory_budget.hpp>
+#include <peerless/transport/placement.hpp>
 #include <peerless/transport/side_stream.cuh>
 
 PEERLESS_BEGIN_NAMESPACE
@@ -109,6 +110,16 @@ struct device_space {
     void* address = nullptr;
     detail::require_cuda(cudaHostGetDevicePointer(&address, host, 0), "cudaHostGetDevicePointer");
     return static_cast<std::byte*>(address);
+  }
+
+  // By the PCI address of the current device.
+  static int numa_node(const std::string& sysfs) {
+    int device = 0;
+    char address[32] = {};
+    if (cudaGetDevice(&device) == cudaSuccess && cudaDeviceGetPCIBusId(address, sizeof(address), device) == cudaSuccess)
+      return numa_node_of_pci(address, sysfs);
+    cudaGetLastError();
+    return -1;
   }
 };
 

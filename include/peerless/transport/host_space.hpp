@@ -9,6 +9,7 @@
 #include <string>
 
 #include <peerless/core/error.hpp>
+#include <peerless/transport/placement.hpp>
 
 PEERLESS_BEGIN_NAMESPACE
 
@@ -53,6 +54,8 @@ struct host_space {
   };
 
   static std::byte* executor_address(std::byte* host) { return host; }
+  // Of the CPU that the thread runs on now; it may move.
+  static int numa_node(const std::string&) { return numa_node_of_cpu(); }
 };
 
 PEERLESS_END_NAMESPACE

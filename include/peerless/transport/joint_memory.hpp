@@ -4,8 +4,11 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include <peerless/bootstrap/agreement.hpp>
+#include <peerless/core/page_placement.hpp>
 #include <peerless/core/shared_segment.hpp>
 #include <peerless/transport/memory_rungs.hpp>
 
@@ -17,6 +20,8 @@ struct memory_request {
   std::uint64_t layout_hash = 0;  // of what every byte means
   memory_origin origin = memory_origin::segment;
   segment_source source{};
+  std::vector<memory_place> places{};  // of a segment's ranges; rank 0's count
+  bool huge_pages = false;             // asked for in a segment
 };
 
 // A segment and its registration with the executor's memory space. Processes own one each, over the same file; ranks
@@ -31,8 +36,9 @@ struct memory_request {
 //   state<T>       RAII: made from (const T& initial); a T in the executor's own memory; get() is its executor address
 //   stream_type    what a call is ordered by
 //   executes_at_once   whether a call has ended when its function returns
-// and the function
+// and the functions
 //   std::byte* executor_address(std::byte* host)   in reachable memory, for the calling thread's device
+//   int numa_node(const std::string& sysfs)        where the calling thread's executor is; -1: unknown; does not throw
 template <class Space>
 class joint_memory {
  public:
@@ -47,9 +53,15 @@ class joint_memory {
     std::shared_ptr<joint_memory> memory;
     agree_on(boot, limit, [&] {
       if (boot.rank() != 0) return;
-      memory.reset(want.origin == memory_origin::segment
-                       ? new joint_memory(shared_segment::create(want.bytes, want.source, [](std::byte*) {}))
-                       : new joint_memory(want.bytes, want.source.accounts));
+      if (want.origin == memory_origin::allocation) {
+        memory.reset(new joint_memory(want.bytes, want.source.accounts));
+      } else {
+        placement_outcome placed;
+        auto segment = shared_segment::create(want.bytes, want.source, [&](const shared_segment& made) {
+          placed = place_pages(made.fd(), want.bytes, want.places, want.huge_pages);
+        });
+        memory.reset(new joint_memory(std::move(segment), placed));
+      }
       initialise(memory->host_data());
       *reinterpret_cast<segment_header*>(memory->host_data()) = {segment_magic, want.layout_hash, want.bytes};
     });
@@ -61,13 +73,18 @@ class joint_memory {
       });
       return memory;
     }
-    const auto kind = all_gather_value(boot, memory ? memory->segment_.kind() : segment_kind::none, limit)[0];
+    struct description {
+      segment_kind kind = segment_kind::none;
+      placement_outcome placed{};
+    };
+    const auto made = all_gather_value(
+        boot, memory ? description{memory->segment_.kind(), memory->placed_} : description{}, limit)[0];
     unique_fd fd = boot.broadcast_fd(boot.rank() == 0 ? memory->segment_.fd() : -1, 0, limit);
     agree_on(boot, limit, [&] {
       if (boot.rank() == 0) return;
-      auto segment = shared_segment::attach(std::move(fd), want.bytes, kind);
+      auto segment = shared_segment::attach(std::move(fd), want.bytes, made.kind);
       require_header(*reinterpret_cast<const segment_header*>(segment.data()), want.bytes, want.layout_hash);
-      memory.reset(new joint_memory(std::move(segment)));
+      memory.reset(new joint_memory(std::move(segment), made.placed));
     });
     return memory;
   }
@@ -78,6 +95,9 @@ class joint_memory {
   std::byte* executor_data() const { return Space::executor_address(host_data()); }
   // What it lies in, for people.
   const char* kind() const { return allocation_ ? Space::allocation::name : name_of(segment_.kind()); }
+
+  // What became of the places and huge pages that were asked for.
+  const placement_outcome& placed() const { return placed_; }
 
   // Throws errc::rendezvous_mismatch unless `header` is what this library version would have written.
   static void require_header(const segment_header& header, std::size_t bytes, std::uint64_t layout_hash) {
@@ -90,7 +110,8 @@ class joint_memory {
   }
 
  private:
-  explicit joint_memory(shared_segment segment) : segment_(std::move(segment)) {
+  joint_memory(shared_segment segment, const placement_outcome& placed)
+      : segment_(std::move(segment)), placed_(placed) {
     registration_.emplace(segment_.data(), segment_.size_bytes());
   }
   joint_memory(std::size_t bytes, const account_roots& accounts) {
@@ -111,6 +132,7 @@ class joint_memory {
   }
 
   shared_segment segment_;
+  placement_outcome placed_{};
   std::optional<typename Space::registration> registration_;  // of the segment
   std::optional<typename Space::allocation> allocation_;      // instead of both
 };

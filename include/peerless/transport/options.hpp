@@ -27,6 +27,12 @@ struct communicator_options {
   layout_sizes sizes{};
   // When memory for these sizes is short, take smaller ones (see memory_rungs.hpp) rather than fail; describe() tells.
   bool shrink = true;
+  // Put each rank's slots on the NUMA node of those that read them, as far as nodes are known and the kernel permits
+  // it (containers often do not); describe() tells. Rank 0's counts.
+  bool numa = true;
+  // Ask for huge pages for slots of the full sizes, which makes regions multiples of 2 MiB. Needs Linux 6.1, or
+  // advise or always in /sys/kernel/mm/transparent_hugepage/shmem_enabled. Off: no gain has been measured.
+  bool huge_pages = false;
   // Where shared memory comes from; for unusual boxes and for tests. May differ between ranks: rank 0's counts.
   segment_source segments{};
   // Number of the first call; for tests of counters near their edges. At least 1.

@@ -213,6 +213,8 @@ class session {
   int world_size_;
   std::chrono::milliseconds late_warning_;
   fork_guard guard_;
+  // Not one registration with a transport's slots, which would save some time of construction and none of a call: it
+  // must be there before any transport is, and stay when one does not come up.
   std::shared_ptr<joint_memory<Space>> memory_;
   std::optional<typename Space::template state<call_state>> calls_;
   std::string wait_note_;

@@ -4,9 +4,12 @@
 #include <algorithm>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
+#include <system_error>
 
 #include <peerless/select/plan.hpp>
+#include <peerless/transport/placement.hpp>
 #include <peerless/transport/session.hpp>
 
 PEERLESS_BEGIN_NAMESPACE
@@ -18,32 +21,7 @@ class staging_area {
   // Collective; every rank throws the same error if any rank fails. The session outlives this object. Takes the first
   // of memory_rungs() that all ranks can have; what was tried before leaves nothing behind.
   staging_area(bootstrap_ref boot, const session<Space>& group, const communicator_options& options, deadline limit) {
-    layout_sizes sizes = options.sizes;
-    sizes.world_size = static_cast<std::uint32_t>(boot.size());
-    segment_layout layout{};
-    std::optional<error> first, last;
-    for (const memory_rung& rung : memory_rungs(sizes, options.shrink, boot.same_process())) {
-      // Fewer bytes do not help where registration is refused whatever their number.
-      if (last && last->code() == errc::unsupported && rung.origin == memory_origin::segment) continue;
-      try {
-        layout = make_layout(rung.sizes);
-        const memory_request want{layout.total_bytes, layout_hash(layout), rung.origin, options.segments};
-        memory_ = joint_memory<Space>::make(
-            boot, want, limit, [&](std::byte* segment) { initialise_segment(segment, layout, options.first_epoch); });
-        break;
-      } catch (const error& e) {
-        if (!is_short_of_memory(e)) throw;
-        if (!first) first = e;
-        last = e;
-      }
-    }
-    if (!memory_) {
-      const bool smaller_failed = last->message() != first->message();
-      throw error(last->code(), last->message() + (smaller_failed ? "; before that: " + first->message() : ""),
-                  last->rank(), last->native_code());
-    }
-    note_ = std::to_string(layout.total_bytes) + " bytes of staging memory (" + memory_->kind() + ")";
-    if (first) note_ += ", " + peerless::describe(layout.sizes) + ", since " + first->message();
+    const segment_layout layout = take_memory(boot, options, limit);
     agree_on(boot, limit, [&] {
       protocols_.emplace(make_protocol_state(options.first_epoch));
       view_.segment = memory_->executor_data();
@@ -93,6 +71,60 @@ class staging_area {
   }
 
  private:
+  // Walks the rungs; fills memory_ and note_.
+  segment_layout take_memory(bootstrap_ref boot, const communicator_options& options, deadline limit) {
+    layout_sizes sizes = options.sizes;
+    sizes.world_size = static_cast<std::uint32_t>(boot.size());
+    segment_layout layout{};
+    std::optional<error> first, last;
+    auto rung_origin = memory_origin::segment;
+    const auto nodes = all_gather_value(boot, Space::numa_node(options.segments.accounts.sysfs), limit);
+    for (const memory_rung& rung : memory_rungs(sizes, options.shrink, boot.same_process())) {
+      // Fewer bytes do not help where registration is refused whatever their number.
+      if (last && last->code() == errc::unsupported && rung.origin == memory_origin::segment) continue;
+      try {
+        const bool huge = options.huge_pages && rung.origin == memory_origin::segment && rung.sizes == sizes;
+        layout = make_layout(rung.sizes, huge ? huge_page_bytes : page_bytes);
+        memory_request want{layout.total_bytes, layout_hash(layout), rung.origin, options.segments};
+        if (options.numa) want.places = region_places(layout, nodes);
+        want.huge_pages = huge;
+        memory_ = joint_memory<Space>::make(
+            boot, want, limit, [&](std::byte* segment) { initialise_segment(segment, layout, options.first_epoch); });
+        rung_origin = rung.origin;
+        break;
+      } catch (const error& e) {
+        if (!is_short_of_memory(e)) throw;
+        if (!first) first = e;
+        last = e;
+      }
+    }
+    if (!memory_) {
+      const bool smaller_failed = last->message() != first->message();
+      throw error(last->code(), last->message() + (smaller_failed ? "; before that: " + first->message() : ""),
+                  last->rank(), last->native_code());
+    }
+    note_ = std::to_string(layout.total_bytes) + " bytes of staging memory (" + memory_->kind() + ")";
+    if (options.numa && rung_origin == memory_origin::segment) note_ += placement_note(nodes);
+    if (options.huge_pages) note_ += ", " + std::to_string(memory_->placed().huge_bytes) + " of them in huge pages";
+    if (first) note_ += ", " + peerless::describe(layout.sizes) + ", since " + first->message();
+    return layout;
+  }
+
+  // For people: where each rank's slots lie; nothing when no node is known.
+  std::string placement_note(std::span<const int> nodes) const {
+    std::string list;
+    bool known = false;
+    for (const int node : region_nodes(nodes)) {
+      list += ' ';
+      list += node >= 0 ? std::to_string(node) : std::string("?");
+      known = known || node >= 0;
+    }
+    if (!known) return {};
+    const int refused = memory_->placed().refused;
+    if (refused == 0) return ", by rank on NUMA nodes" + list;
+    return ", not placed on NUMA nodes" + list + " by rank: " + std::generic_category().message(refused);
+  }
+
   std::shared_ptr<joint_memory<Space>> memory_;
   std::optional<typename Space::template state<protocol_state>> protocols_;
   rank_view view_{};

@@ -134,7 +134,7 @@ TEST_CASE("where memfds are refused, a file of a tmpfs that has no name") {
     CHECK(peerless::test::open_descriptors() == descriptors);
     source.shm_folder = "/proc/no such folder";
     std::string text;
-    CHECK(code_of([&] { (void)shared_segment::create(4096, source, [](const shared_segment&) {}); }, &text) == errc::system_error);
+    CHECK(code_of([&] { (void)shared_segment::create(4096, source, [](const shared_segment&) {}); }, &text) == errc::unsupported);
     CHECK_THAT(text, peerless::test::contains("no such folder"));
   }
   // Anything else that goes wrong with a memfd is told as it is.

@@ -66,7 +66,7 @@ class shared_segment {
   // `prepare(segment)` runs before there are any, to say where they shall lie. All pages are reserved here, so that
   // running out is an error of this call and not a SIGBUS in the middle of a collective; a memfd's size is sealed.
   // Throws errc::invalid_argument (0 bytes), errc::out_of_memory (with the need, the room and what to do),
-  // errc::system_error.
+  // errc::unsupported (neither kind of file can be had here), errc::system_error.
   template <class Prepare>
   static shared_segment create(std::size_t size_bytes, const segment_source& source, Prepare&& prepare,
                                source_location where = source_location::current()) {
@@ -148,10 +148,13 @@ class shared_segment {
     fd = unique_fd(::open(source.shm_folder.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC | O_EXCL, 0600));
     if (fd) return {std::move(fd), segment_kind::shm_file};
     const int failure = errno;
-    detail::raise_errno(failure,
-                        "memfd_create is refused (" + std::generic_category().message(refused) +
-                            "), and so is a nameless file in " + source.shm_folder,
-                        -1, where);
+    const std::string what = "memfd_create is refused (" + std::generic_category().message(refused) +
+                             "), and so is a nameless file in " + source.shm_folder;
+    if (failure == EMFILE || failure == ENFILE) detail::raise_errno(failure, what, -1, where);
+    throw error(errc::unsupported,
+                what + " (" + std::generic_category().message(failure) +
+                    "); allow one of them, or let the ranks be threads of one process",
+                -1, failure, where);
   }
 
   static shared_segment map(unique_fd fd, std::size_t size_bytes, segment_kind kind, source_location where) {

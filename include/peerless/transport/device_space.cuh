@@ -33,7 +33,7 @@ struct device_space {
                         "slots",
                     -1, static_cast<int>(code));
       }
-      if (code == cudaErrorNotSupported || code == cudaErrorNotPermitted) {
+      if (code == cudaErrorNotSupported || code == cudaErrorNotPermitted || code == cudaErrorInvalidValue) {
         throw error(errc::unsupported, what + "; ranks that are threads of one process need no registration", -1,
                     static_cast<int>(code));
       }

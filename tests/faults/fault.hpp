@@ -18,6 +18,7 @@
 #include "support/call_checker.hpp"
 #include "support/rank_communicator.hpp"
 #include "support/run_ranks.hpp"
+#include "support/slots.hpp"
 
 namespace peerless::test {
 
@@ -28,14 +29,9 @@ inline constexpr std::int64_t death_told_within_ns = 200'000'000 + (under_tsan ?
 inline constexpr std::chrono::milliseconds fault_deadline{under_tsan ? 20'000 : 8'000};
 
 inline communicator_options fault_options() {
-  communicator_options options;
+  communicator_options options = small_slots();
   options.deadline = fault_deadline;
   options.setup_deadline = std::chrono::seconds(20);
-  options.sizes.sentinel_slot_bytes = 4096;
-  options.sizes.flagged_slot_bytes = 8192;
-  options.sizes.bulk_blocks = 3;
-  options.sizes.bulk_depth = 2;
-  options.sizes.bulk_chunk_bytes = 512;
   return options;
 }
 

@@ -61,13 +61,13 @@ class communicator {
 
   // out[i] = the reduction of in[i] over all ranks, with the same bits on every rank: see vector_fold for the rule.
   // Both arrays have n_elements elements in memory of the communicator's space; `out` is `in` or does not overlap it;
-  // any alignment that T allows. Collective and ordered by `stream`, which belongs to the device that was current at
-  // construction: enqueues and returns, no allocation, no synchronisation, capturable from the first call on. (A
-  // host_stream executes at once: the call blocks until it has ended, and throws what a peer did to it.)
-  // Throws, with no effect on later calls, errc::invalid_argument (null with n_elements > 0, misaligned, partial
-  // overlap, too many elements), unsupported (no row of the table serves it), invalid_usage (another thread is in a
-  // call), forked; errc::cuda_error when it cannot be launched, which ends the communicator; and the failure of an
-  // earlier call, which has ended it.
+  // any alignment that T allows. Collective and ordered by `stream`, which belongs to the device (and context) that was
+  // current at construction: enqueues and returns, no allocation, no synchronisation, capturable from the first call
+  // on. (A host_stream executes at once: the call blocks until it has ended, and throws what a peer did to it.) Throws,
+  // with no effect on later calls, errc::invalid_argument (null with n_elements > 0, misaligned, partial overlap, too
+  // many elements), unsupported (no row of the table serves it), invalid_usage (another thread is in a call), forked;
+  // errc::cuda_error when it cannot be launched, which ends the communicator; and the failure of an earlier call, which
+  // has ended it.
   template <class T, class Op>
     requires reduces<T, Op>
   void all_reduce(const T* in, T* out, std::uint64_t n_elements, Op, stream_type stream) {

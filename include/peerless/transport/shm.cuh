@@ -12,13 +12,15 @@
 #include <peerless/transport/concepts.hpp>
 #include <peerless/transport/device_space.cuh>
 #include <peerless/transport/kernel_list.cuh>
+#include <peerless/transport/multiprocessors.cuh>
 #include <peerless/transport/side_stream.cuh>
 #include <peerless/transport/staging.hpp>
 #include <peerless/transport/staging_kernels.cuh>
 
 PEERLESS_BEGIN_NAMESPACE
 
-// See concepts.hpp for each member. The device that is current at construction is the rank's GPU.
+// See concepts.hpp for each member. The device that is current at construction is the rank's GPU; where the
+// current context has only a part of it (a green context), calls are launched in that context, too.
 class shm {
  public:
   static constexpr std::string_view name = "shm";
@@ -168,7 +170,8 @@ class shm {
   }
 
   // A block waits for the same block of every peer, so where ranks share a GPU all their blocks must fit on it
-  // together: one on each multiprocessor. The least over all ranks, so that every rank launches the same number.
+  // together: one on each multiprocessor of the context. The least over all ranks, so that every rank launches the same
+  // number.
   void agree_on_blocks(bootstrap_ref boot, deadline limit) {
     struct gpu {
       cudaUUID_t id{};
@@ -178,7 +181,7 @@ class shm {
     agree_on(boot, limit, [&] {
       cudaDeviceProp properties;
       detail::require_cuda(cudaGetDeviceProperties(&properties, device_), "cudaGetDeviceProperties");
-      mine = {properties.uuid, static_cast<std::uint32_t>(properties.multiProcessorCount)};
+      mine = {properties.uuid, detail::usable_multiprocessors(device_)};
     });
     const auto all = all_gather_value(boot, mine, limit);
     for (const gpu& each : all) {

@@ -68,6 +68,27 @@ communicator_options options() {
 
 std::string milliseconds(std::int64_t ns) { return std::to_string(ns / 1000000) + " ms"; }
 
+// The plan that forces a protocol, with the shape of the seed table.
+plan forced(const communicator_of_shm& c, protocol_id protocol) {
+  for (table_row const& row : c.table()) {
+    if (row.protocol == protocol) return {row.transport, protocol, row.shape, "asked for by the test"};
+  }
+  throw error(errc::unsupported, "the table has no row with this protocol");
+}
+
+// Captures `n_calls` calls without running them.
+cudaGraphExec_t capture(workplace& w, communicator_of_shm& c, const plan& how, int n_calls) {
+  cudaGraph_t graph = nullptr;
+  cudaGraphExec_t executable = nullptr;
+  require_cuda(cudaStreamBeginCapture(w.stream(), cudaStreamCaptureModeThreadLocal), "begin of capture");
+  for (int i = 0; i < n_calls; ++i) c.all_reduce_as(how, w.in(), w.out(), n_elements, op::sum{}, w.stream());
+  require_cuda(cudaStreamEndCapture(w.stream(), &graph), "end of capture");
+  auto const made = cudaGraphInstantiate(&executable, graph, 0);
+  cudaGraphDestroy(graph);
+  require_cuda(made, "instantiation");
+  return executable;
+}
+
 }  // namespace
 
 void enqueue_does_not_block(rank_context& context, bootstrap_ref group) {
@@ -122,6 +143,47 @@ void replay_outlives_communicator(rank_context& context, bootstrap_ref group) {
   context.require(w.out_is_poison(), "a replay after the end", "wrote its output");
   cudaGraphExecDestroy(executable);
   cudaGraphDestroy(graph);
+}
+
+void graphs_come_and_go(rank_context& context, bootstrap_ref group) {
+  for (protocol_id protocol : {protocol_id::sentinel, protocol_id::flagged, protocol_id::bulk}) {
+    std::string const where(name_of(protocol));
+    workplace w(context.rank());
+    auto c = std::make_unique<communicator_of_shm>(group, options());
+    plan const how = forced(*c, protocol);
+    // Both before anything runs on any rank: instantiation may synchronise a device on which a peer's kernel waits.
+    cudaGraphExec_t const short_lived = capture(w, *c, how, 8), long_lived = capture(w, *c, how, 20);
+    context.enter_phase(static_cast<std::uint64_t>(protocol));
+    for (int rank = 0; rank < context.world_size(); ++rank) {
+      context.require(context.wait_for_phase(rank, static_cast<std::uint64_t>(protocol)), where,
+                      "a rank did not capture");
+    }
+    auto const replay = [&](cudaGraphExec_t graph, const char* which) {
+      w.reset();
+      require_cuda(cudaGraphLaunch(graph, w.stream()), "launch");
+      c->synchronize(w.stream());
+      context.require(w.out_is_sum(context.world_size()), where, std::string("wrong sum of ") + which);
+    };
+    replay(short_lived, "the first call, a captured one");
+    replay(long_lived, "another graph");
+    require_cuda(cudaGraphExecDestroy(short_lived), "cudaGraphExecDestroy");
+    w.reset();
+    c->all_reduce_as(how, w.in(), w.out(), n_elements, op::sum{}, w.stream());
+    c->synchronize(w.stream());
+    context.require(w.out_is_sum(context.world_size()), where, "wrong sum of a call after the end of a graph");
+    replay(long_lived, "a graph after the end of another");
+    c.reset();
+    for (int i = 0; i < 3; ++i) {
+      w.reset();
+      std::int64_t const start = now_ns();
+      require_cuda(cudaGraphLaunch(long_lived, w.stream()), "launch after the end");
+      require_cuda(cudaStreamSynchronize(w.stream()), "a replay after the end");
+      std::int64_t const took = now_ns() - start;
+      context.require(took < 1'000'000'000, where, "a replay after the end took " + milliseconds(took));
+      context.require(w.out_is_poison(), where, "a replay after the end wrote its output");
+    }
+    require_cuda(cudaGraphExecDestroy(long_lived), "cudaGraphExecDestroy");
+  }
 }
 
 void overlapping_calls_are_told(rank_context& context, bootstrap_ref group) {

@@ -14,6 +14,10 @@ void first_call_is_captured(rank_context& context, bootstrap_ref group);
 // A graph is replayed after the communicator that it captured is gone: it ends at once and writes nothing.
 void replay_outlives_communicator(rank_context& context, bootstrap_ref group);
 
+// Graphs of each protocol: the first call is a captured one, one graph ends before the communicator, another is
+// replayed after it, at once and without an effect.
+void graphs_come_and_go(rank_context& context, bootstrap_ref group);
+
 // Two calls of one communicator on two streams, both on the device at once: a typed error and no result.
 void overlapping_calls_are_told(rank_context& context, bootstrap_ref group);
 

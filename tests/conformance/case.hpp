@@ -19,10 +19,11 @@ inline constexpr std::array all_protocols = {protocol_id::sentinel, protocol_id:
 
 // A group of sessions that asks for the same cases.
 enum session_kind : unsigned {
-  full_session = 1,   // everything, with small slots so that the edges of slots and rings are cheap to reach
-  epoch_session = 2,  // counters near their edges
-  wide_session = 4,   // 16 ranks
-  large_session = 8,  // the default slots and messages of many megabytes
+  full_session = 1,    // everything, with small slots so that the edges of slots and rings are cheap to reach
+  epoch_session = 2,   // counters near their edges
+  wide_session = 4,    // 16 ranks
+  large_session = 8,   // the default slots and messages of many megabytes
+  brief_session = 16,  // one case of each kind, to be run once more under other circumstances
 };
 
 // One session: a set of ranks with one communicator, through which all its cases go.

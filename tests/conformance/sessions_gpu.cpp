@@ -62,3 +62,12 @@ TEST_CASE("messages of many megabytes on two GPUs", "[gpu2]") {
 
 // More ranks than GPUs: two threads of each process would share one, so all are threads of one process.
 TEST_CASE("four ranks on two GPUs", "[gpu2]") { require_all_pass({session(4, ranks_as::threads)}); }
+
+// For other environments of the process: chosen by tag only.
+TEST_CASE("one case of each kind among processes", "[.][environment][processes]") {
+  require_all_pass({session(2, ranks_as::processes, brief_session)});
+}
+
+TEST_CASE("one case of each kind among threads", "[.][environment][threads]") {
+  require_all_pass({session(2, ranks_as::threads, brief_session)});
+}

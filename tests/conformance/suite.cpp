@@ -20,6 +20,7 @@ const char* name_of(session_kind kind) {
     case epoch_session: return "epochs";
     case wide_session: return "wide";
     case large_session: return "large";
+    case brief_session: return "brief";
   }
   return "?";
 }

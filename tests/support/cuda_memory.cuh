@@ -7,20 +7,19 @@
 #include <cstddef>
 #include <cstring>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include <peerless/core/error.hpp>
 
+#include "cuda_arena.cuh"
+#include "cuda_driver.cuh"
+#include "cuda_place.hpp"
+
 namespace peerless::test {
 
-inline void require_cuda(cudaError_t result, const char* what) {
-  if (result == cudaSuccess) return;
-  cudaGetLastError();
-  throw error(errc::cuda_error, std::string(what) + ": " + cudaGetErrorString(result), -1, static_cast<int>(result));
-}
-
-// Rank r works on GPU r mod the number of GPUs.
+// Rank r works on GPU r mod the number of GPUs, at place_of_this_rank.
 class cuda_memory {
  public:
   static constexpr bool captures = true;
@@ -35,8 +34,9 @@ class cuda_memory {
     }
     if (devices == 0) return;  // the communicator is to say so
     require_cuda(cudaSetDevice(rank % devices), "cudaSetDevice");
-    require_cuda(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "cudaStreamCreate");
-    require_cuda(cudaMalloc(&arena_, capacity_bytes), "cudaMalloc of the arena");
+    context_.emplace(place_.multiprocessors);
+    make_stream();
+    arena_.emplace(place_.memory, capacity_bytes, stream_);
     require_cuda(cudaMallocHost(&staging_, capacity_bytes), "cudaMallocHost of the staging memory");
     require_cuda(cudaMallocHost(&fetched_, capacity_bytes), "cudaMallocHost of the fetched memory");
   }
@@ -46,19 +46,19 @@ class cuda_memory {
     for (cudaGraphExec_t graph : graphs_) cudaGraphExecDestroy(graph);
     cudaFreeHost(fetched_);
     cudaFreeHost(staging_);
-    cudaFree(arena_);
-    if (stream_ != nullptr) cudaStreamDestroy(stream_);
+    arena_.reset();
+    if (owns_stream_) cudaStreamDestroy(stream_);
   }
 
   cudaStream_t stream() const { return stream_; }
-  std::byte* arena() { return static_cast<std::byte*>(arena_); }
+  std::byte* arena() { return arena_ ? arena_->get() : nullptr; }
   std::byte* staging() { return static_cast<std::byte*>(staging_); }
   void upload(std::size_t bytes) {
-    require_cuda(cudaMemcpyAsync(arena_, staging_, bytes, cudaMemcpyHostToDevice, stream_), "upload");
+    require_cuda(cudaMemcpyAsync(arena(), staging_, bytes, cudaMemcpyDefault, stream_), "upload");
   }
   // After the communicator's bounded synchronize(): what remains is a copy.
   const std::byte* fetch(std::size_t bytes) {
-    require_cuda(cudaMemcpyAsync(fetched_, arena_, bytes, cudaMemcpyDeviceToHost, stream_), "download");
+    require_cuda(cudaMemcpyAsync(fetched_, arena(), bytes, cudaMemcpyDefault, stream_), "download");
     require_cuda(cudaStreamSynchronize(stream_), "download");
     return static_cast<const std::byte*>(fetched_);
   }
@@ -87,8 +87,28 @@ class cuda_memory {
   }
 
  private:
+  void make_stream() {
+    switch (place_.stream) {
+      case stream_kind::null: return;
+      case stream_kind::legacy: stream_ = cudaStreamLegacy; return;
+      case stream_kind::of_the_thread: stream_ = cudaStreamPerThread; return;
+      case stream_kind::blocking: require_cuda(cudaStreamCreate(&stream_), "cudaStreamCreate"); break;
+      case stream_kind::own:
+        if (*context_) {
+          stream_ = context_->make_stream();
+        } else {
+          require_cuda(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "cudaStreamCreate");
+        }
+        break;
+    }
+    owns_stream_ = true;
+  }
+
+  cuda_place place_ = place_of_this_rank;
+  std::optional<green_context> context_;
   cudaStream_t stream_ = nullptr;
-  void* arena_ = nullptr;
+  bool owns_stream_ = false;
+  std::optional<cuda_arena> arena_;
   void* staging_ = nullptr;
   void* fetched_ = nullptr;
   std::vector<cudaGraphExec_t> graphs_;

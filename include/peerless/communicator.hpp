@@ -157,7 +157,8 @@ class communicator {
   void check() const { session_.check(); }
 
   // Waits until everything on `stream` has ended, at most the deadline of calls and two seconds more, then check().
-  // Throws errc::timeout when the stream did not end, errc::cuda_error for what CUDA says of it.
+  // Throws errc::timeout when the stream did not end, errc::cuda_error for what CUDA says of it, which ends the
+  // communicator on all ranks when the device is lost.
   void synchronize(stream_type stream) {
     const auto limit = deadline::after(deadline_ + std::chrono::seconds(2));
     const bool ended =

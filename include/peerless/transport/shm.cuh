@@ -152,9 +152,15 @@ class shm {
     }
   }
 
+  // When the device turns out to be lost, the peers, who wait for its kernels, are told.
   bool synchronize(cudaStream_t stream, deadline limit) {
-    const detail::device_scope scope(device_);
-    return detail::drain(stream, limit);
+    try {
+      const detail::device_scope scope(device_);
+      return detail::drain(stream, limit);
+    } catch (const error& e) {
+      if (side_->is_lost()) group_.end(e.code(), group_.rank());
+      throw;
+    }
   }
 
  private:

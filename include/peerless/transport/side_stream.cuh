@@ -51,6 +51,15 @@ class side_stream {
     return drain(stream_, limit);
   }
 
+  // True once the device is lost to this process (a kernel that trapped, a bad address, ...): all calls fail from then.
+  bool is_lost() const noexcept {
+    const relaxed_capture scope;
+    const cudaError_t code = cudaStreamQuery(stream_);
+    if (code == cudaSuccess || code == cudaErrorNotReady) return false;
+    cudaGetLastError();
+    return true;
+  }
+
  private:
   cudaStream_t stream_ = nullptr;
 };

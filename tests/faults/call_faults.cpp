@@ -25,8 +25,11 @@ call_spec call_of(protocol_id protocol) {
           .protocol = protocol};
 }
 
-// Worlds that this program may use: ranks share a device there, and its processes take turns on it.
-std::vector<int> worlds() { return backend_under_test().on_device ? std::vector<int>{2} : std::vector<int>{2, 3, 4}; }
+// Worlds that this program may use. Processes of one GPU take turns on it; threads share it.
+std::vector<int> worlds(ranks_as how) {
+  if (!backend_under_test().on_device) return {2, 3, 4};
+  return how == ranks_as::processes ? std::vector<int>{2} : std::vector<int>{2, 3, 4, 8};
+}
 
 enum class moment { before_a_call, within_calls };
 
@@ -68,7 +71,7 @@ void suffer_signal(rank_context& context, peerless::bootstrap_ref group, const p
 
 TEST_CASE("a rank that is killed is named by all others within 200 ms", "[processes]") {
   std::int64_t worst = 0;
-  for (int world : worlds()) {
+  for (int world : worlds(ranks_as::processes)) {
     for (protocol_id protocol : protocols) {
       for (moment when : {moment::before_a_call, moment::within_calls}) {
         int const victim = static_cast<int>(protocol) % world;
@@ -92,7 +95,7 @@ TEST_CASE("a rank that is killed is named by all others within 200 ms", "[proces
 }
 
 TEST_CASE("a rank that is stopped is late, not dead, and is named after the deadline", "[processes]") {
-  for (int world : worlds()) {
+  for (int world : worlds(ranks_as::processes)) {
     for (protocol_id protocol : protocols) {
       for (moment when : {moment::before_a_call, moment::within_calls}) {
         int const victim = static_cast<int>(protocol) % world;
@@ -136,7 +139,7 @@ TEST_CASE("a rank that is stopped is late, not dead, and is named after the dead
 
 TEST_CASE("a rank that leaves while others still call is named as closed", "[processes][threads]") {
   for (ranks_as how : both_ways()) {
-    for (int world : worlds()) {
+    for (int world : worlds(how)) {
       for (protocol_id protocol : protocols) {
         int const leaver = world - 1;
         auto const run = run_ranks(world, how, [&](rank_context& context, peerless::bootstrap_ref group) {
@@ -194,7 +197,7 @@ TEST_CASE("a live rank that does not come is named after the deadline, and is to
 TEST_CASE("abort ends the calls of all ranks", "[processes][threads]") {
   for (ranks_as how : both_ways()) {
     for (protocol_id protocol : protocols) {
-      int const world = worlds().back();
+      int const world = worlds(how).back();
       auto const run = run_ranks(world, how, [&](rank_context& context, peerless::bootstrap_ref group) {
         auto communicator = backend_under_test().make(group, fault_options(), fault_arena_bytes);
         call_checker checker(context, *communicator, fault_arena_bytes, 6);

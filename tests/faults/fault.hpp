@@ -95,9 +95,10 @@ inline void destroy_in_time(rank_context& context, std::unique_ptr<rank_communic
   context.require(took < limit, "destruction after a failure", "took " + std::to_string(took / 1000000) + " ms");
 }
 
-// Signals this process after a random time of at most `limit`, whatever it is doing then. `marked_ns` of the record
-// says when.
-inline void signal_self_later(rank_context& context, int number, std::uint64_t seed, std::chrono::microseconds limit) {
+// Signals this process after `least` and a random time of at most `limit`, whatever it is doing then. `marked_ns` of
+// the record says when.
+inline void signal_self_later(rank_context& context, int number, std::uint64_t seed, std::chrono::microseconds limit,
+                              std::chrono::microseconds least = std::chrono::microseconds(500)) {
   static rank_record* record;
   static int signal_number;
   record = &context.record();
@@ -108,7 +109,8 @@ inline void signal_self_later(rank_context& context, int number, std::uint64_t s
     ::kill(::getpid(), signal_number);
   };
   ::sigaction(SIGALRM, &action, nullptr);
-  auto const delay = 500 + static_cast<long>(mix(seed) % static_cast<std::uint64_t>(limit.count()));
+  auto const delay =
+      static_cast<long>(least.count()) + static_cast<long>(mix(seed) % static_cast<std::uint64_t>(limit.count()));
   itimerval timer{};
   timer.it_value = {delay / 1000000, delay % 1000000};
   ::setitimer(ITIMER_REAL, &timer, nullptr);

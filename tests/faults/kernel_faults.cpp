@@ -53,7 +53,7 @@ void suffer_in_a_kernel(rank_context& context, peerless::bootstrap_ref group,
   call_spec const call = call_of(protocol);
   for (int i = 0; i < good_calls; ++i) checker.run(call);
   if (context.rank() == victim) {
-    signal_self_later(context, number, static_cast<std::uint64_t>(protocol), 60ms);
+    signal_self_later(context, number, static_cast<std::uint64_t>(protocol), 30ms, 20ms);
   } else {
     context.require(rank_context::wait_until([&] { return is_marked(context.record(victim)); }, 20s),
                     "waiting for the fault", "there was none");

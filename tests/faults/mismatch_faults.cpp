@@ -91,11 +91,17 @@ void meet_all_pairs(rank_context& context, peerless::bootstrap_ref group, std::u
   }
 }
 
+// Processes of one GPU take turns on it; threads share it.
+std::vector<int> worlds(ranks_as how) {
+  if (!backend_under_test().on_device) return {2, 3, 5};
+  return how == ranks_as::processes ? std::vector<int>{2} : std::vector<int>{2, 4};
+}
+
 }  // namespace
 
 TEST_CASE("calls that differ are told on every rank", "[processes][threads]") {
   for (ranks_as how : both_ways()) {
-    for (int world : backend_under_test().on_device ? std::vector<int>{2} : std::vector<int>{2, 3, 5}) {
+    for (int world : worlds(how)) {
       // The first call of all, and one after others.
       for (std::uint64_t good_calls : {0, 3}) {
         INFO("world " << world << " among " << name_of(how) << ", after " << good_calls << " good calls");

@@ -39,7 +39,7 @@ struct communicator_options {
   std::uint64_t first_epoch = 1;
   // Names of the transports to try, best first; empty: the order of the communicator's template arguments.
   std::vector<std::string> order;
-  // GPUs of sm_90 and later: launch calls as dependent ones, so that a kernel comes onto the device while the one
+  // GPUs of sm_90 and later: launch short calls as dependent ones, so that a kernel comes onto the device while the one
   // before it ends. It still waits for that end before it touches anything. Captured calls become programmatic edges of
   // the graph. Not used where ranks share a GPU. Ranks may differ.
   bool dependent_launch = true;

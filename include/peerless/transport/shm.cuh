@@ -138,7 +138,7 @@ class shm {
     launch.blockDim = dim3(threads);
     launch.stream = stream;
     launch.attrs = &dependent;
-    launch.numAttrs = dependent_launch_ ? 1 : 0;
+    launch.numAttrs = may_depend(protocol, blocks) ? 1 : 0;
     detail::require_cuda(cudaLaunchKernelExC(&launch, kernel, parameters), "launching an all-reduce");
   }
 
@@ -164,6 +164,12 @@ class shm {
   }
 
  private:
+  // Whether a call is launched as a dependent one: a short call, whose waiting blocks leave room for the calls of other
+  // communicators, which may stand in another order on the peers.
+  bool may_depend(protocol_id protocol, std::uint32_t blocks) const noexcept {
+    return dependent_launch_ && protocol == protocol_id::sentinel && 2 * blocks <= multiprocessors_;
+  }
+
   // Waits until every block that has entered a call has left it, at most until the limit.
   bool wait_until_idle(deadline limit) {
     auto* seen = reinterpret_cast<call_state*>(group_.scratch());
@@ -189,6 +195,7 @@ class shm {
       detail::require_cuda(cudaGetDeviceProperties(&properties, device_), "cudaGetDeviceProperties");
       mine = {properties.uuid, detail::usable_multiprocessors(device_)};
     });
+    multiprocessors_ = mine.multiprocessors;
     const auto all = all_gather_value(boot, mine, limit);
     for (const gpu& each : all) {
       const auto sharing = std::count_if(all.begin(), all.end(), [&](const gpu& other) {
@@ -203,6 +210,7 @@ class shm {
   staging_area<device_space> staging_;
   std::unique_ptr<detail::side_stream> side_;
   std::uint32_t most_blocks_ = max_blocks;
+  std::uint32_t multiprocessors_ = 0;  // of the current context
   bool dependent_launch_ = false;
   int device_ = 0;
 };

@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include <peerless/core/hash.hpp>
 #include <peerless/transport/concepts.hpp>
 
 PEERLESS_BEGIN_NAMESPACE
@@ -234,9 +235,7 @@ class communicator {
                     "no transport is called \"" + std::string(wanted) + "\"; this communicator has " + legal);
       }
     });
-    std::uint64_t hash = hash_values({wished.size()});
-    for (const char letter : wished) hash = hash_values({hash, static_cast<std::uint64_t>(letter)});
-    const auto all = all_gather_value(boot, hash, limit);
+    const auto all = all_gather_value(boot, detail::stable_hash(wished), limit);
     for (int r = 0; r < boot.size(); ++r) {
       if (all[static_cast<std::size_t>(r)] == all[0]) continue;
       throw error(errc::rendezvous_mismatch,

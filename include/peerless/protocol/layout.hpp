@@ -4,8 +4,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
-#include <initializer_list>
 
+#include <peerless/core/hash.hpp>
 #include <peerless/protocol/control.hpp>
 #include <peerless/protocol/fingerprint.hpp>
 
@@ -98,20 +98,6 @@ constexpr segment_layout make_layout(const layout_sizes& sizes, std::size_t alig
   l.regions = detail::round_up(page_bytes, alignment);
   l.total_bytes = l.regions + world * l.region_bytes;
   return l;
-}
-
-// FNV-1a over the values and the library version: two ranks that agree on it agree on what was hashed.
-constexpr std::uint64_t hash_values(std::initializer_list<std::uint64_t> values) {
-  std::uint64_t hash = 0xcbf29ce484222325ull;
-  const auto mix = [&hash](std::uint64_t value) {
-    for (int byte = 0; byte < 8; ++byte) {
-      hash ^= value >> (8 * byte) & 0xff;
-      hash *= 0x100000001b3ull;
-    }
-  };
-  mix(PEERLESS_VERSION_MAJOR * 1000000ull + PEERLESS_VERSION_MINOR * 1000ull + PEERLESS_VERSION_PATCH);
-  for (const std::uint64_t value : values) mix(value);
-  return hash;
 }
 
 // Over every size and offset and the structures' sizes: the meaning of every byte of a segment.

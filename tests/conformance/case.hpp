@@ -55,7 +55,8 @@ class case_run {
     switch (protocol) {
       case protocol_id::sentinel: return has_sentinel(type) && bytes <= setting_->options.sizes.sentinel_slot_bytes;
       case protocol_id::flagged: return bytes <= setting_->options.sizes.flagged_slot_bytes;
-      case protocol_id::bulk: return true;
+      case protocol_id::bulk:
+      case protocol_id::copied: return true;
     }
     return false;
   }

@@ -52,8 +52,9 @@ std::vector<pair_of_calls> pairs() {
   };
   all.push_back(
       {"sentinel meets flagged", forced(protocol_id::sentinel), forced(protocol_id::flagged), "sentinel", "flagged"});
-  all.push_back({"flagged meets bulk", forced(protocol_id::flagged), forced(protocol_id::bulk), "flagged", "bulk"});
-  all.push_back({"bulk meets sentinel", forced(protocol_id::bulk), forced(protocol_id::sentinel), "bulk", "sentinel"});
+  char const* const bulk = peerless::name_of(backend_under_test().stand_in(protocol_id::bulk)).data();
+  all.push_back({"flagged meets bulk", forced(protocol_id::flagged), forced(protocol_id::bulk), "flagged", bulk});
+  all.push_back({"bulk meets sentinel", forced(protocol_id::bulk), forced(protocol_id::sentinel), bulk, "sentinel"});
   return all;
 }
 

@@ -17,6 +17,15 @@ namespace peerless::test {
 //   static constexpr std::string_view name;
 //   using communicator = peerless::communicator<...>;
 //   using memory = ...;   // host_memory or cuda_memory: arena, stream, capture
+// and, if another protocol is to run in the place of one that the tests ask for,
+//   static protocol_id stand_in(protocol_id);
+//   static void adjust(plan&, std::size_t bytes);   // a forced plan, for what stands in
+template <class Backend>
+protocol_id stand_in_of(protocol_id asked) {
+  if constexpr (requires { Backend::stand_in(asked); }) asked = Backend::stand_in(asked);
+  return asked;
+}
+
 template <class Backend>
 class typed_rank final : public rank_communicator {
  public:
@@ -27,7 +36,8 @@ class typed_rank final : public rank_communicator {
   int rank() const override { return communicator_.rank(); }
   int world_size() const override { return communicator_.world_size(); }
   plan plan_for(std::size_t bytes, dtype type) const override { return communicator_.plan(bytes, type); }
-  plan plan_with(protocol_id protocol) const override {
+  plan plan_with(protocol_id asked) const override {
+    protocol_id const protocol = stand_in_of<Backend>(asked);
     for (table_row const& row : communicator_.table()) {
       if (row.protocol == protocol) return {row.transport, protocol, row.shape, "asked for by the test"};
     }
@@ -77,7 +87,10 @@ class typed_rank final : public rank_communicator {
     auto const* in = reinterpret_cast<const T*>(call.in);
     auto* out = reinterpret_cast<T*>(call.out);
     if (call.forced) {
-      communicator_.all_reduce_as(*call.forced, in, out, call.n_elements, operation, memory_.stream());
+      plan forced = *call.forced;
+      if constexpr (requires { Backend::adjust(forced, std::size_t{}); })
+        Backend::adjust(forced, call.n_elements * sizeof(T));
+      communicator_.all_reduce_as(forced, in, out, call.n_elements, operation, memory_.stream());
     } else {
       communicator_.all_reduce(in, out, call.n_elements, operation, memory_.stream());
     }
@@ -91,7 +104,7 @@ class typed_rank final : public rank_communicator {
 template <class Backend>
 backend describe_backend() {
   return {
-      Backend::name, Backend::memory::captures, Backend::memory::on_device,
+      Backend::name, Backend::memory::captures, Backend::memory::on_device, &stand_in_of<Backend>,
       [](bootstrap_ref group, const communicator_options& options, std::size_t arena_bytes) {
         return std::unique_ptr<rank_communicator>(std::make_unique<typed_rank<Backend>>(group, options, arena_bytes));
       }};

@@ -134,14 +134,16 @@ enum class protocol_id : std::uint8_t {
   sentinel = 1,  // one-shot, data words are their own flags; small messages of types with a sentinel
   flagged = 2,   // one-shot, data then a release flag a block; every type
   bulk = 3,      // bounded ring in one kernel; messages larger than the slots
+  copied = 4,    // chunks by copy engines both ways; the largest messages
 };
-inline constexpr int protocol_count = 3;
+inline constexpr int protocol_count = 4;
 
 constexpr std::string_view name_of(protocol_id protocol) {
   switch (protocol) {
     case protocol_id::sentinel: return "sentinel";
     case protocol_id::flagged: return "flagged";
     case protocol_id::bulk: return "bulk";
+    case protocol_id::copied: return "copied";
   }
   return "?";
 }

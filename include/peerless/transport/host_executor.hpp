@@ -207,6 +207,7 @@ void run_on_host(const rank_view& v, std::uint64_t fingerprint, const message<T>
       if constexpr (has_sentinel(dtype_of<T>)) good = detail::run_sentinel<T, Op>(m, v, f, msg, duty_seed);
       break;
     case protocol_id::flagged: good = detail::run_flagged<T, Op>(m, v, f, msg, n_blocks); break;
+    case protocol_id::copied: break;  // refused before
     case protocol_id::bulk: good = detail::run_bulk<T, Op>(m, v, f, msg, n_blocks, chunk_bytes); break;
   }
   if (good) advance_call(m, v, f);

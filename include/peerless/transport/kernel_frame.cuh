@@ -11,8 +11,8 @@ PEERLESS_BEGIN_NAMESPACE
 
 namespace detail {
 
-// The gate, from the top: blocks that have entered any call so far (16 bits), tags of the current call (8, see
-// closed_gate), sum of the ids of the grids that entered it (30), blocks that entered it (10). A block adds itself and
+// The gate, from the top: blocks that have entered any call so far (16 bits), tags of the current call (10, see
+// closed_gate), sum of the ids of the grids that entered it (28), blocks that entered it (10). A block adds itself and
 // learns from what was there whether only blocks of its own grid have entered this call, and the first block of a grid
 // also whether every block of the calls before has left. So the first block of an overlapping grid is refused before it
 // has written anything.
@@ -22,10 +22,10 @@ struct gate_value {
   // What a block of grid `id` adds.
   __device__ static gate_value entry(std::uint64_t id) { return {std::uint64_t{1} << 48 | id << 10 | 1u}; }
   __device__ std::uint32_t entered() const { return bits & 0x3ffu; }
-  __device__ std::uint64_t ids() const { return bits >> 10 & 0x3fffffffu; }
+  __device__ std::uint64_t ids() const { return bits >> 10 & 0xfffffffu; }
   // Field 0: the call's number; n: the epoch of the protocol with id n. Each modulo 4.
-  __device__ std::uint32_t tag(unsigned field) const { return bits >> (40 + 2 * field) & 3u; }
-  __device__ std::uint32_t tags() const { return bits >> 40 & 0xffu; }
+  __device__ std::uint32_t tag(unsigned field) const { return bits >> (38 + 2 * field) & 3u; }
+  __device__ std::uint32_t tags() const { return bits >> 38 & 0x3ffu; }
   // The tags of the call after this one, which is of the given protocol.
   __device__ std::uint32_t next_tags(unsigned protocol) const {
     const unsigned keep = ~(3u | 3u << (2 * protocol));
@@ -74,8 +74,10 @@ __device__ inline void admit_next_kernel() {
 // block. Returns false, with `f` undefined, when the communicator has failed or calls overlap: the thread must return
 // at once. Only thread 0 reads the state, all words at the same time, since each is a round trip to the L2 cache. The
 // last block to enter moves the state on for the next call, so that nothing is left to do at the end, where it would
-// add to the latency.
-__device__ inline bool enter_call(const rank_view& v, std::uint64_t fingerprint, call_frame& f) {
+// add to the latency. A call of several kernels enters with the first, of one block, and leaves with the last, even
+// when it was refused: not before its copies have ended.
+__device__ inline bool enter_call(const rank_view& v, std::uint64_t fingerprint, call_frame& f,
+                                  bool leaves_if_refused = true) {
   __shared__ call_frame frame;
   __shared__ bool admitted;
   if (threadIdx.x == 0) {
@@ -105,7 +107,7 @@ __device__ inline bool enter_call(const rank_view& v, std::uint64_t fingerprint,
   }
   __syncthreads();
   f = frame;
-  if (!admitted && threadIdx.x == 0) {  // has entered, and leaves at once
+  if (!admitted && leaves_if_refused && threadIdx.x == 0) {  // has entered, and leaves at once
     asm volatile("red.relaxed.gpu.global.add.u32 [%0], 1;" ::"l"(&v.calls->blocks_left) : "memory");
   }
   return admitted;

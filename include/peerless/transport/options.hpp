@@ -9,7 +9,7 @@
 
 #include <peerless/core/env.hpp>
 #include <peerless/core/shared_segment.hpp>
-#include <peerless/protocol/layout.hpp>
+#include <peerless/protocol/copy_layout.hpp>
 
 PEERLESS_BEGIN_NAMESPACE
 
@@ -35,6 +35,8 @@ struct communicator_options {
   bool huge_pages = false;
   // Where shared memory comes from; for unusual boxes and for tests. May differ between ranks: rank 0's counts.
   segment_source segments{};
+  // Places for bulk calls by copy engines, pinned host memory of world * depth * chunk_bytes; off unless depth is set.
+  copy_sizes copies{};
   // Number of the first call; for tests of counters near their edges. At least 1.
   std::uint64_t first_epoch = 1;
   // Names of the transports to try, best first; empty: the order of the communicator's template arguments.
@@ -94,6 +96,11 @@ inline void require_valid(const communicator_options& options) {
           "bulk_depth must be a power of two, 2 to 1024");
   require(s.bulk_chunk_bytes >= 16 && s.bulk_chunk_bytes % 16 == 0 && s.bulk_chunk_bytes <= (1u << 24),
           "bulk_chunk_bytes must be a multiple of 16, at most 16 MiB");
+  const copy_sizes& c = options.copies;
+  require(c.depth == 0 || (c.depth >= 4 && (c.depth & (c.depth - 1)) == 0 && c.depth <= 64),
+          "copies.depth must be 0 or a power of two, 4 to 64");
+  require(c.chunk_bytes >= 16 && c.chunk_bytes % 16 == 0 && c.chunk_bytes <= (1u << 28),
+          "copies.chunk_bytes must be a multiple of 16, at most 256 MiB");
 }
 
 }  // namespace detail

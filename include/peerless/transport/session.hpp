@@ -80,7 +80,8 @@ class session {
       }
     });
     const std::size_t bytes = controls_offset + static_cast<std::size_t>(world_size_) * sizeof(control_block);
-    const std::uint64_t hash = hash_values({sizeof(control_block), bytes, options.first_epoch, options.shrink});
+    const std::uint64_t hash = hash_values({sizeof(control_block), bytes, options.first_epoch, options.shrink,
+                                            options.copies.depth, options.copies.chunk_bytes});
     memory_request want{detail::round_up(bytes, 4096), hash, memory_origin::segment, options.segments};
     try {
       memory_ = joint_memory<Space>::make(boot, want, limit, [](std::byte*) {});

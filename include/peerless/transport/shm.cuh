@@ -10,6 +10,7 @@
 #include <thread>
 
 #include <peerless/transport/concepts.hpp>
+#include <peerless/transport/copy_bulk.cuh>
 #include <peerless/transport/device_space.cuh>
 #include <peerless/transport/kernel_list.cuh>
 #include <peerless/transport/multiprocessors.cuh>
@@ -48,6 +49,7 @@ class shm {
       }
     });
     agree_on_blocks(boot, limit);
+    copies_ = std::make_unique<copy_bulk>(boot, options, limit);
   }
 
   shm(const shm&) = delete;
@@ -71,6 +73,7 @@ class shm {
     if (idle) return;
     static_cast<void>(side_.release());
     staging_.abandon();
+    if (copies_) copies_->abandon();
     group_.abandon();
   }
 
@@ -105,12 +108,14 @@ class shm {
     if (protocol == protocol_id::flagged && (shape.threads % 32 != 0 || shape.threads == 0 || shape.threads > 1024)) {
       return "a flagged block has a multiple of 32 threads, at most 1024";
     }
+    if (protocol == protocol_id::copied) return copies_->refuse(shape, bytes);
     return staging_.refuse(protocol, shape, bytes, type);
   }
 
   template <class Op, class T>
     requires foldable<T, Op>
   void all_reduce(protocol_id protocol, const launch_shape& shape, const message<T>& msg, cudaStream_t stream) {
+    const detail::device_scope scope(device_);
     const void* kernel = nullptr;
     unsigned threads = shape.threads;
     switch (protocol) {
@@ -123,12 +128,12 @@ class shm {
         kernel = detail::listed_kernel<&bulk_kernel<T, Op>>::use();
         threads = bulk_block_threads;
         break;
+      case protocol_id::copied: return copies_->enqueue<Op>(staging_.view(), shape, msg, stream);
     }
     const std::uint64_t fingerprint = fingerprint_of({msg.n_elements, dtype_of<T>, Op::id, protocol});
     call_arguments<T> arguments{staging_.view(),  msg, fingerprint, shape.chunk_bytes, shape.poll_delay_cycles,
                                 shape.clear_early};
     void* parameters[] = {&arguments};
-    const detail::device_scope scope(device_);
     const std::uint32_t blocks = std::min(most_blocks_, blocks_for<T>(protocol, shape, msg.n_elements));
     cudaLaunchAttribute dependent{};
     dependent.id = cudaLaunchAttributeProgrammaticStreamSerialization;
@@ -209,6 +214,7 @@ class shm {
   session<device_space>& group_;
   staging_area<device_space> staging_;
   std::unique_ptr<detail::side_stream> side_;
+  std::unique_ptr<copy_bulk> copies_;
   std::uint32_t most_blocks_ = max_blocks;
   std::uint32_t multiprocessors_ = 0;  // of the current context
   bool dependent_launch_ = false;

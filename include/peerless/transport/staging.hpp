@@ -66,6 +66,7 @@ class staging_area {
           return "chunk_bytes must be a positive multiple of 16";
         if (bytes / shape.chunk_bytes > 0x7fffffff) return "too many chunks";
         return shape.chunk_bytes > sizes.bulk_chunk_bytes ? "the chunk is larger than a place of the ring" : nullptr;
+      case protocol_id::copied: return "this transport has no copy engines";
     }
     return "no such protocol";
   }

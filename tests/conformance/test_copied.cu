@@ -1,0 +1,63 @@
+// The shm backend under the conformance suite, with calls by copy engines in the place of bulk ones.
+#include <algorithm>
+
+#include <peerless/communicator.hpp>
+#include <peerless/transport/shm.cuh>
+
+#include "support/cuda_memory.cuh"
+#include "support/typed_rank.hpp"
+
+namespace {
+
+using peerless::protocol_id;
+
+class communicator_with_copies : public peerless::communicator<peerless::shm> {
+ public:
+  communicator_with_copies(peerless::bootstrap_ref group, const peerless::communicator_options& options)
+      : communicator(group, with_places(options)) {
+    peerless::selection_table rows;
+    for (peerless::table_row row : table()) {
+      if (row.protocol != protocol_id::bulk) {
+        rows.push_back(row);
+        continue;
+      }
+      peerless::table_row copied = row;
+      copied.protocol = protocol_id::copied;
+      copied.shape = {2, 64, chunk_bytes(options)};
+      copied.source = "asked for by the test";
+      rows.push_back(copied);
+      rows.push_back(row);  // for what has too many chunks
+    }
+    load_table(std::move(rows));
+  }
+
+ private:
+  // Small rings call for small places: the cases go round them several times.
+  static std::uint32_t chunk_bytes(const peerless::communicator_options& options) {
+    return options.sizes.bulk_chunk_bytes < 8192 ? 8 * options.sizes.bulk_chunk_bytes : 1u << 20;
+  }
+  static peerless::communicator_options with_places(peerless::communicator_options options) {
+    options.copies = {4, chunk_bytes(options)};
+    return options;
+  }
+};
+
+struct copied_backend {
+  static constexpr std::string_view name = "shm, by copy engines";
+  using communicator = communicator_with_copies;
+  using memory = peerless::test::cuda_memory;
+  static protocol_id stand_in(protocol_id asked) { return asked == protocol_id::bulk ? protocol_id::copied : asked; }
+  // The cases ask for chunks of a few vectors, of which a call may have 256.
+  static void adjust(peerless::plan& forced, std::size_t bytes) {
+    if (forced.protocol != protocol_id::copied) return;
+    auto const least = static_cast<std::uint32_t>((bytes / 64 + 16) / 16 * 16);
+    forced.shape.chunk_bytes = std::max(forced.shape.chunk_bytes, least);
+  }
+};
+
+}  // namespace
+
+const peerless::test::backend& peerless::test::backend_under_test() {
+  static const backend it = describe_backend<copied_backend>();
+  return it;
+}

@@ -44,7 +44,8 @@ inline bool is_number(const std::string& text) {
 // Parent of a process; 0 if it is gone.
 inline int parent_of(int pid) {
   std::ifstream stat("/proc/" + std::to_string(pid) + "/stat");
-  std::string text((std::istreambuf_iterator<char>(stat)), std::istreambuf_iterator<char>());
+  std::string text;
+  std::getline(stat, text, '\0');  // unlike an iterator, does not throw when the process ends between opening and reading
   auto const end = text.rfind(')');  // the name may hold anything
   if (end == std::string::npos) return 0;
   char state = 0;

@@ -108,6 +108,8 @@ class shm {
     if (protocol == protocol_id::flagged && (shape.threads % 32 != 0 || shape.threads == 0 || shape.threads > 1024)) {
       return "a flagged block has a multiple of 32 threads, at most 1024";
     }
+    if (protocol == protocol_id::copied && most_sharing_ > 2)
+      return "more than two ranks share a GPU, whose queues are too few for their copies";
     if (protocol == protocol_id::copied) return copies_->refuse(shape, bytes);
     return staging_.refuse(protocol, shape, bytes, type);
   }
@@ -207,6 +209,7 @@ class shm {
         return std::memcmp(&other.id, &each.id, sizeof(each.id)) == 0;
       });
       most_blocks_ = std::min(most_blocks_, std::max(1u, each.multiprocessors / static_cast<std::uint32_t>(sharing)));
+      most_sharing_ = std::max(most_sharing_, static_cast<std::uint32_t>(sharing));
       dependent_launch_ = dependent_launch_ && sharing == 1;  // a waiting kernel would take another rank's place
     }
   }
@@ -216,6 +219,7 @@ class shm {
   std::unique_ptr<detail::side_stream> side_;
   std::unique_ptr<copy_bulk> copies_;
   std::uint32_t most_blocks_ = max_blocks;
+  std::uint32_t most_sharing_ = 1;     // ranks on one GPU
   std::uint32_t multiprocessors_ = 0;  // of the current context
   bool dependent_launch_ = false;
   int device_ = 0;

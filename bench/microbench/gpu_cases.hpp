@@ -12,4 +12,7 @@ void register_host_cost(int n_gpus);
 // What the road through host memory gives when GPUs write and read it at once.
 void register_duplex(int n_gpus);
 
+// Where the time of a small all-reduce goes, by stage.
+void register_stages(int n_gpus);
+
 }  // namespace peerless::bench

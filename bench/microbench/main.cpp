@@ -92,6 +92,7 @@ int main(int argc, char** argv) {
   if (n_gpus == 0) std::fputs("no GPU: cases that need one are left out\n", stderr);
   peerless::bench::register_host_cost(n_gpus);
   peerless::bench::register_duplex(n_gpus);
+  peerless::bench::register_stages(n_gpus);
 #endif
   benchmark::RunSpecifiedBenchmarks();
   benchmark::Shutdown();

@@ -69,8 +69,8 @@ inline choice choose(const options& o, const census& found, built_with build, st
     }
   } else {
     for (const std::string& name : o.transports) {
-      if (name != "host" && name != "shm" && name != "nccl") {
-        throw std::invalid_argument("transport '" + name + "' does not exist; use shm, nccl, host");
+      if (name != "host" && name != "shm" && name != "shm-copied" && name != "nccl") {
+        throw std::invalid_argument("transport '" + name + "' does not exist; use shm, shm-copied, nccl, host");
       }
       if (std::count(o.transports.begin(), o.transports.end(), name) > 1)
         throw std::invalid_argument("transport " + name + " is named twice");

@@ -36,6 +36,37 @@ class shm_backend {
   communicator<shm> comm_;
 };
 
+// The same transport, every call by copy engines.
+class copied_backend {
+ public:
+  static constexpr std::string_view name = "shm-copied";
+  static constexpr exactness rule = exactness::rank_order;
+
+  copied_backend(bootstrap_ref boot, const options& o) : comm_(boot, settings(o)) {
+    how_ = {shm::name, protocol_id::copied, {32, 512, static_cast<std::uint32_t>(o.copy_chunk_bytes)}, "asked for"};
+  }
+
+  std::string describe() const { return comm_.describe() + "; every call by copy engines"; }
+
+  void enqueue(const problem& p, const void* in, void* out, cudaStream_t stream) {
+    with_types(p.type, p.operation, [&]<class T, class Op>() {
+      comm_.all_reduce_as(how_, static_cast<const T*>(in), static_cast<T*>(out), p.n_elements, Op{}, stream);
+    });
+  }
+
+  void wait(cudaStream_t stream) { comm_.synchronize(stream); }
+
+ private:
+  static communicator_options settings(const options& o) {
+    communicator_options all = communicator_settings(o);
+    all.copies = {8, static_cast<std::uint32_t>(o.copy_chunk_bytes)};
+    return all;
+  }
+
+  communicator<shm> comm_;
+  plan how_;
+};
+
 // A GPU as its rank sees it, for the other ranks.
 struct gpu_card {
   std::array<char, sizeof(cudaDeviceProp::name)> name{};
@@ -91,6 +122,7 @@ std::unique_ptr<arm> make_gpu_arm(const std::string& name, bootstrap_ref boot, c
   std::shared_ptr<gpu_buffers> buffers = shared.lock();
   if (!buffers) shared = buffers = std::make_shared<gpu_buffers>(boot.rank(), boot.size(), max_bytes);
   if (name == "nccl") return make_nccl_arm(boot, o, std::move(buffers));
+  if (name == "shm-copied") return std::make_unique<gpu_arm<copied_backend>>(boot, o, std::move(buffers), boot, o);
   return std::make_unique<gpu_arm<shm_backend>>(boot, o, std::move(buffers), boot, o);
 }
 

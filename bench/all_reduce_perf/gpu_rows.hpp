@@ -30,8 +30,8 @@ struct gpu_facts {
 // std::invalid_argument when two ranks got the same one without --share-gpus.
 gpu_facts take_gpu(bootstrap_ref boot, int local_rank, const options& o);
 
-// Collective, after take_gpu() on the same thread. `name` is "shm" or "nccl"; `max_bytes` is the largest problem. `o`
-// must outlive the arm. Blocks while NCCL connects: the caller bounds it.
+// Collective, after take_gpu() on the same thread. `name` is "shm", "shm-copied" or "nccl"; `max_bytes` is the largest
+// problem. `o` must outlive the arm. Blocks while NCCL connects: the caller bounds it.
 std::unique_ptr<arm> make_gpu_arm(const std::string& name, bootstrap_ref boot, const options& o, std::size_t max_bytes);
 
 }  // namespace peerless::bench

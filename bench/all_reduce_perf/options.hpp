@@ -33,9 +33,10 @@ struct options {
   bool numa = true, huge_pages = false;  // communicator_options of these names
   std::vector<dtype> types{dtype::bf16};
   std::vector<reduce_op> operations{reduce_op::sum};
-  std::vector<std::string> transports;  // empty: all that work here
-  int n_runs = 1;                       // whole runs, each by new ranks
-  bool nccl_knobs = false;              // NCCL also under each of nccl_settings()
+  std::vector<std::string> transports;      // empty: all that work here
+  std::size_t copy_chunk_bytes = 2u << 20;  // of shm-copied
+  int n_runs = 1;                           // whole runs, each by new ranks
+  bool nccl_knobs = false;                  // NCCL also under each of nccl_settings()
   std::optional<std::chrono::milliseconds> deadline_given;
   std::string json_file, json_lines_file;
 
@@ -69,7 +70,7 @@ namespace detail {
 
 // Command-line text that becomes more than one field of the options.
 struct raw_options {
-  std::string min, max, step, types = "bfloat16", operations = "sum", transports;
+  std::string min, max, step, types = "bfloat16", operations = "sum", transports, copy_chunk;
   int n_gpus = 0, n_threads = 1, replays = -1, iterations = 0, check = 1, samples = 0, warmup = 0;
   bool threads = false;
   double deadline_s = 0;
@@ -102,7 +103,10 @@ inline void declare_options(CLI::App& app, raw_options& raw, options& o) {
   app.add_option("--samples", raw.samples,
                  "Samples where no graph is replayed (default 23; in host memory 5 to 23 by speed)")
       ->check(positive);
-  app.add_option("--transports", raw.transports, "Comma-separated: shm, nccl, host (default: all that work here)");
+  app.add_option("--transports", raw.transports,
+                 "Comma-separated: shm, shm-copied (shm by copy engines at every size), nccl, host (default: shm and "
+                 "nccl, or host)");
+  app.add_option("--copy-chunk", raw.copy_chunk, "Bytes that copy engines move at a time, of shm-copied (default 2M)");
   app.add_option("--repeat", o.n_runs,
                  "Whole runs, each by new ranks: rows are medians with least..largest (default 1)")
       ->check(positive);
@@ -136,6 +140,11 @@ inline void interpret(const CLI::App& app, const raw_options& raw, options& o) {
   if (raw.samples > 0) o.samples = raw.samples;
   if (raw.replays > 0) o.samples = raw.replays;
   if (given("--transports")) o.transports = split_list(raw.transports);
+  if (given("--copy-chunk")) {
+    o.copy_chunk_bytes = parse_size(raw.copy_chunk);
+    if (o.copy_chunk_bytes == 0 || o.copy_chunk_bytes % 16 != 0 || o.copy_chunk_bytes > (std::size_t{1} << 28))
+      throw std::invalid_argument("--copy-chunk is a positive multiple of 16 bytes, at most 256M");
+  }
   if (given("--deadline")) o.deadline_given = std::chrono::milliseconds(static_cast<long long>(raw.deadline_s * 1e3));
   run_sizes(o, false);  // complains here about what it would refuse later
 }

@@ -204,6 +204,15 @@ TEST_CASE("a transport that cannot be had is an error") {
              test::contains("build with NCCL"));
 }
 
+TEST_CASE("copy engines are asked for as a transport, and their chunk is checked") {
+  const choice copied = choose(options_of({"--transports", "shm,shm-copied"}), {2, ""}, everything, {});
+  CHECK(copied.transports == std::vector<std::string>{"shm", "shm-copied"});
+  CHECK(copied.on_gpus);
+  CHECK(options_of({}).copy_chunk_bytes == 2u << 20);
+  CHECK(options_of({"--copy-chunk", "64K"}).copy_chunk_bytes == 64u << 10);
+  for (const char* bad : {"0", "24", "512M"}) CHECK(parse({"--copy-chunk", bad}).result.exit_code == exit_usage);
+}
+
 TEST_CASE("runs are repeated, and NCCL's knobs turned, only where ranks can be started anew") {
   CHECK(options_of({}).n_runs == 1);
   const options repeated = options_of({"--repeat", "5"}), knobs = options_of({"--nccl-knobs"});

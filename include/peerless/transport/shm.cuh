@@ -91,9 +91,10 @@ class shm {
       return row(std::min(bytes_to, sentinel), type_class::with_sentinel, protocol_id::sentinel,
                  {64, 256, 0, clear_early, poll_delay_cycles});
     };
-    return {sentinel_row(2 << 10, true, 0),
+    return {sentinel_row(8 << 10, true, 0),
             sentinel_row(16 << 10, true, 800),
-            sentinel_row(128 << 10, false, 1100),
+            sentinel_row(64 << 10, false, 800),
+            sentinel_row(256 << 10, false, 1400),
             sentinel_row(512 << 10, false, 0),
             row(std::min<std::size_t>(64 << 10, flagged), type_class::any, protocol_id::flagged, {16, 512}),
             row(1 << 20, type_class::any, protocol_id::bulk, {blocks(64), 256, chunk(4 << 10)}),

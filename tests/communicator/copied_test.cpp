@@ -1,19 +1,9 @@
 // Calls by copy engines: streams, graphs, and what happens to copies that nobody can call off.
 #include "copied_states.hpp"
+#include "run_everywhere.hpp"
 #include "support/catch.hpp"
 
 using namespace peerless::test;
-
-namespace {
-
-void run_everywhere(void (*scenario)(rank_context&, peerless::bootstrap_ref)) {
-  for (ranks_as how : {ranks_as::processes, ranks_as::threads}) {
-    INFO("among " << name_of(how));
-    CHECK(run_ranks(2, how, scenario).problems() == "");
-  }
-}
-
-}  // namespace
 
 TEST_CASE("captured calls mix with eager ones and with other protocols") { run_everywhere(replays_mix_with_calls); }
 

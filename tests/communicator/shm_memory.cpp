@@ -1,19 +1,9 @@
 // Each rung of the ladder with GPUs.
+#include "run_everywhere.hpp"
 #include "shm_memory.hpp"
 #include "support/catch.hpp"
 
 using namespace peerless::test;
-
-namespace {
-
-void run_everywhere(void (*scenario)(rank_context&, peerless::bootstrap_ref)) {
-  for (ranks_as how : {ranks_as::processes, ranks_as::threads}) {
-    INFO("among " << name_of(how));
-    CHECK(run_ranks(2, how, scenario).problems() == "");
-  }
-}
-
-}  // namespace
 
 TEST_CASE("little memory: smaller slots") { run_everywhere(smaller_slots); }
 

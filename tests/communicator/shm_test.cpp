@@ -1,19 +1,9 @@
 // The shm communicator's promises about streams, graphs and the device.
+#include "run_everywhere.hpp"
 #include "shm_states.hpp"
 #include "support/catch.hpp"
 
 using namespace peerless::test;
-
-namespace {
-
-void run_everywhere(void (*scenario)(rank_context&, peerless::bootstrap_ref)) {
-  for (ranks_as how : {ranks_as::processes, ranks_as::threads}) {
-    INFO("among " << name_of(how));
-    CHECK(run_ranks(2, how, scenario).problems() == "");
-  }
-}
-
-}  // namespace
 
 TEST_CASE("a call enqueues and returns") { run_everywhere(enqueue_does_not_block); }
 

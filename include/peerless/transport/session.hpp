@@ -153,7 +153,7 @@ class session {
     if (memory_) static_cast<void>(new (std::nothrow) std::shared_ptr<joint_memory<Space>>(memory_));
   }
 
-  // True in a process forked from the one that made this session: nothing of it may be touched or torn down.
+  // True in a process forked from the one that made this object: nothing of it may be touched or torn down.
   bool is_forked_child() const noexcept { return guard_.is_child(); }
 
  private:

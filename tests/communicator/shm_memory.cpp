@@ -1,6 +1,6 @@
 // Each rung of the ladder with GPUs.
-#include "run_everywhere.hpp"
 #include "shm_memory.hpp"
+#include "run_everywhere.hpp"
 #include "support/catch.hpp"
 
 using namespace peerless::test;

@@ -3,13 +3,14 @@
 #
 #   bench/two_gpu_tables.sh OUTPUT_FOLDER [STEP...]
 #
-# Steps, all by default, in this order: build tests captured eager threads plain knobs copied steps. Each appends to files
-# of its own in OUTPUT_FOLDER and can be run alone, where commands have a time limit. REPEAT=5 whole runs make a row;
+# Steps, all by default, in this order: build tests captured eager threads plain knobs copied steps. Each writes files of
+# its own in OUTPUT_FOLDER (.jsonl grows by a run, the rest is replaced; steps.json is Google Benchmark's) and can be run
+# alone, where commands have a time limit. REPEAT=5 whole runs make a row of every table of the perf tool;
 # BUILD is the build folder (build/two_gpu). NCCL's rows are those of its road through host memory (NCCL_P2P_DISABLE=1).
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 if [[ $# -lt 1 ]]; then
-  sed -n '2,9s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" >&2
+  sed -n '2,10s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" >&2
   exit 2
 fi
 mkdir -p "$1"
@@ -40,8 +41,8 @@ step_knobs() { perf knobs -b 1K -e 1M -f 4 --nccl-knobs --repeat "$repeat"; }
 step_copied() {
   local chunk
   for chunk in 1M 2M 4M; do
-    perf "copied_$chunk" -b 4M -e 64M -f 2 --transports shm,shm-copied --copy-chunk $chunk
-    perf "copied_${chunk}_eager" -b 4M -e 64M -f 2 -G 0 --transports shm,shm-copied --copy-chunk $chunk
+    perf "copied_$chunk" -b 4M -e 64M -f 2 --transports shm,shm-copied --copy-chunk $chunk --repeat "$repeat"
+    perf "copied_${chunk}_eager" -b 4M -e 64M -f 2 -G 0 --transports shm,shm-copied --copy-chunk $chunk --repeat "$repeat"
   done
 }
 step_steps() {

@@ -49,6 +49,8 @@ TEST_CASE("shapes that cannot run are refused, and the next call works") {
   };
   CHECK(with(protocol_id::flagged, {1, 0, 0}) == errc::unsupported);
   CHECK(with(protocol_id::sentinel, {1, 0, 0}) == errc::unsupported);
+  CHECK(with(protocol_id::sentinel, {1, 1, 0, false, most_poll_delay_cycles + 1}) == errc::unsupported);
+  CHECK(with(protocol_id::sentinel, {1, 1, 0, false, most_poll_delay_cycles}) == errc::ok);
   CHECK(with(protocol_id::flagged, {0, 1, 0}) == errc::unsupported);
   CHECK(with(protocol_id::flagged, {65, 1, 0}) == errc::unsupported);
   CHECK(with(protocol_id::bulk, {1, 1, 0}) == errc::unsupported);

@@ -11,7 +11,8 @@
 // ended call k - 2 with all its reads: in call k everything before call k - 1 is known to be consumed. Only a call that
 // reaches further back looks at `consumed`, a round trip through host memory. On entry to call k a rank acknowledges
 // all earlier calls, and within the call only chunks whose places the same call takes again: a call that fits into the
-// ring waits for no acknowledgement and for no release at its end.
+// ring beside the one before it waits for no acknowledgement; one that fits, but not beside it, waits only for the
+// peers to enter.
 #pragma once
 
 #include <peerless/protocol/fold.hpp>

@@ -147,8 +147,8 @@ class copy_pipeline {
   PEERLESS_HD bool is_sound(std::uint32_t peer) const {
     if (m_.load8_acquire(v_.taint(peer)) == 0) return true;
     const control_block* other = v_.ranks.control(peer);
-    const std::uint64_t failed = m_.load8_acquire(&other->kernel_verdict);
-    const std::uint64_t said = failed != 0 ? failed : m_.load8_acquire(&other->host_verdict);
+    const std::uint64_t failed = detail::verdict_or_none(m_.load8_acquire(&other->kernel_verdict));
+    const std::uint64_t said = failed != 0 ? failed : detail::verdict_or_none(m_.load8_acquire(&other->host_verdict));
     const std::uint32_t about = verdict_about(said);
     fail_call(m_, v_.ranks, f_, said != 0 ? verdict_code(said) : errc::peer_closed,
               said == 0 || about == v_.ranks.rank ? peer : about, 0, 0);

@@ -12,14 +12,18 @@
 
 PEERLESS_BEGIN_NAMESPACE
 
+// Some 10 us: ten times what a store takes through host memory, and nothing beside a deadline.
+inline constexpr std::uint32_t most_poll_delay_cycles = 20'000;
+
 // How a call is spread over an executor. For a CPU, `blocks` are parts that one thread takes in turn.
 struct launch_shape {
-  std::uint32_t blocks = 1;       // most blocks; small messages use fewer
+  std::uint32_t blocks = 1;       // most blocks, for copied of a fold; small messages use fewer
   std::uint32_t threads = 1;      // data threads a block
-  std::uint32_t chunk_bytes = 0;  // bulk only
+  std::uint32_t chunk_bytes = 0;  // bulk and copied only
   bool clear_early = false;       // sentinel kernels only: clear the old slot while waiting, not after
   // Sentinel kernels only: clock cycles of a multiprocessor between the last store of a thread and its first poll. A
   // poll that comes before the data takes link time from it, and the next one comes a whole round trip later.
+  // At most most_poll_delay_cycles, since nothing is looked at meanwhile.
   std::uint32_t poll_delay_cycles = 0;
   friend bool operator==(const launch_shape&, const launch_shape&) = default;
 };

@@ -58,13 +58,14 @@ struct device_space {
       const detail::relaxed_capture scope;
       void* memory = nullptr;
       const cudaError_t code = cudaHostAlloc(&memory, bytes, cudaHostAllocPortable | cudaHostAllocMapped);
-      if (code != cudaSuccess) {
+      if (code == cudaErrorMemoryAllocation || code == cudaErrorOperatingSystem) {
         cudaGetLastError();
         throw error(errc::out_of_memory,
                     "cudaHostAlloc of " + std::to_string(bytes) + " bytes: " + cudaGetErrorString(code) +
                         "; raise the container's memory or ask for smaller slots",
                     -1, static_cast<int>(code));
       }
+      detail::require_cuda(code, "cudaHostAlloc");
       data_ = static_cast<std::byte*>(memory);
       std::memset(data_, 0, bytes);
     }

@@ -57,6 +57,7 @@ class staging_area {
     switch (protocol) {
       case protocol_id::sentinel:
         if (!has_sentinel(type)) return "the type has no sentinel";
+        if (shape.poll_delay_cycles > most_poll_delay_cycles) return "poll_delay_cycles is at most 20000";
         return bytes > sizes.sentinel_slot_bytes ? "the message is larger than a sentinel slot" : nullptr;
       case protocol_id::flagged:
         return bytes > sizes.flagged_slot_bytes ? "the message is larger than a flagged slot" : nullptr;

@@ -10,8 +10,10 @@
 #include <utility>
 
 #include <fcntl.h>
+#include <linux/magic.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/vfs.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -151,6 +153,30 @@ TEST_CASE("where memfds are refused, a file of a tmpfs that has no name") {
           (void)shared_segment::attach(unique_fd::duplicate(named.get()), 4096, peerless::segment_kind::shm_file);
         }) == errc::rendezvous_mismatch);
   ::unlink(path);
+}
+
+TEST_CASE("a folder that is no tmpfs is refused, and so is a file there") {
+  peerless::segment_source source;
+  source.memfd = [](const char*, unsigned) { return errno = ENOSYS, -1; };
+  source.shm_folder = "/proc";
+  std::string text;
+  CHECK(code_of([&] { (void)shared_segment::create(4096, source, [](const shared_segment&) {}); }, &text) ==
+        errc::unsupported);
+  CHECK_THAT(text, peerless::test::contains("/proc (it is not a tmpfs)"));
+  // Where a nameless file can be made, but on a disk.
+  source.shm_folder = ".";
+  const unique_fd on_disk(::open(".", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600));
+  struct statfs status = {};
+  if (!on_disk || ::fstatfs(on_disk.get(), &status) != 0 || status.f_type == TMPFS_MAGIC)
+    PEERLESS_SKIP("the build folder has no nameless files on a disk: only a folder without any was refused");
+  text.clear();
+  CHECK(code_of([&] { (void)shared_segment::create(4096, source, [](const shared_segment&) {}); }, &text) ==
+        errc::unsupported);
+  CHECK_THAT(text, peerless::test::contains("not a tmpfs"));
+  REQUIRE(::ftruncate(on_disk.get(), 4096) == 0);
+  CHECK(code_of([&] {
+          (void)shared_segment::attach(unique_fd::duplicate(on_disk.get()), 4096, peerless::segment_kind::shm_file);
+        }) == errc::rendezvous_mismatch);
 }
 
 TEST_CASE("the caller says where pages shall lie before there are any") {

@@ -10,10 +10,12 @@
 #include <utility>
 
 #include <fcntl.h>
+#include <linux/magic.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
+#include <sys/vfs.h>
 
 #include <peerless/core/memory_budget.hpp>
 #include <peerless/core/unique_fd.hpp>
@@ -118,8 +120,8 @@ class shared_segment {
     if (kind == segment_kind::memfd && (seals < 0 || (seals & F_SEAL_SHRINK) == 0)) {
       throw error(errc::rendezvous_mismatch, "a shared segment is not sealed against shrinking", -1, 0, where);
     }
-    if (kind != segment_kind::memfd && (!S_ISREG(status.st_mode) || status.st_nlink != 0)) {
-      throw error(errc::rendezvous_mismatch, "a shared segment is not a file without a name", -1, 0, where);
+    if (kind != segment_kind::memfd && (!S_ISREG(status.st_mode) || status.st_nlink != 0 || !is_on_tmpfs(fd.get()))) {
+      throw error(errc::rendezvous_mismatch, "a shared segment is not a file of a tmpfs without a name", -1, 0, where);
     }
     return map(std::move(fd), expected_bytes, kind, where);
   }
@@ -145,16 +147,24 @@ class shared_segment {
     // Old kernels; sandboxes; vm.memfd_noexec.
     if (refused != ENOSYS && refused != EPERM && refused != EACCES && refused != EINVAL)
       detail::raise_errno(refused, "memfd_create", -1, where);
-    fd = unique_fd(::open(source.shm_folder.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC | O_EXCL, 0600));
+    const unique_fd folder(::open(source.shm_folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    const bool on_disk = folder && !is_on_tmpfs(folder.get());
+    if (folder && !on_disk) fd = unique_fd(::openat(folder.get(), ".", O_TMPFILE | O_RDWR | O_CLOEXEC | O_EXCL, 0600));
     if (fd) return {std::move(fd), segment_kind::shm_file};
-    const int failure = errno;
+    const int failure = on_disk ? EINVAL : errno;
     const std::string what = "memfd_create is refused (" + std::generic_category().message(refused) +
                              "), and so is a nameless file in " + source.shm_folder;
     if (failure == EMFILE || failure == ENFILE) detail::raise_errno(failure, what, -1, where);
     throw error(errc::unsupported,
-                what + " (" + std::generic_category().message(failure) +
+                what + " (" + (on_disk ? "it is not a tmpfs" : std::generic_category().message(failure)) +
                     "); allow one of them, or let the ranks be threads of one process",
                 -1, failure, where);
+  }
+
+  // A folder of another file system would put every word of a call on its way to a disk.
+  static bool is_on_tmpfs(int fd) noexcept {
+    struct statfs status = {};
+    return ::fstatfs(fd, &status) == 0 && status.f_type == TMPFS_MAGIC;
   }
 
   static shared_segment map(unique_fd fd, std::size_t size_bytes, segment_kind kind, source_location where) {

@@ -155,6 +155,25 @@ TEST_CASE("where memfds are refused, a file of a tmpfs that has no name") {
   ::unlink(path);
 }
 
+TEST_CASE("a kernel that wants memfds without execution has them, and so has one that knows no such flag") {
+  constexpr unsigned noexec_seal = 0x0008;  // MFD_NOEXEC_SEAL
+  peerless::segment_source source;
+  source.memfd = [](const char* name, unsigned flags) {
+    if ((flags & noexec_seal) != 0) return ::memfd_create(name, flags & ~noexec_seal);
+    return errno = EACCES, -1;
+  };
+  const auto create = [&] { return shared_segment::create(4096, source, [](const shared_segment&) {}); };
+  CHECK(create().kind() == peerless::segment_kind::memfd);
+  source.memfd = [](const char* name, unsigned flags) {
+    return (flags & noexec_seal) != 0 ? (errno = EINVAL, -1) : ::memfd_create(name, flags);
+  };
+  CHECK(create().kind() == peerless::segment_kind::memfd);
+  CHECK(::fcntl(create().fd(), F_ADD_SEALS, F_SEAL_WRITE) != 0);
+  // One that takes no flag at all is refused as ever.
+  source.memfd = [](const char*, unsigned) { return errno = EINVAL, -1; };
+  CHECK(create().kind() == peerless::segment_kind::shm_file);
+}
+
 TEST_CASE("a folder that is no tmpfs is refused, and so is a file there") {
   peerless::segment_source source;
   source.memfd = [](const char*, unsigned) { return errno = ENOSYS, -1; };

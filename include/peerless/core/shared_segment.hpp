@@ -37,7 +37,7 @@ constexpr const char* name_of(segment_kind kind) noexcept {
 // Where segments come from: a memfd; where the kernel or a sandbox refuses those, a file of a tmpfs that never has a
 // name (O_TMPFILE), so that a kill at any moment leaves nothing there to reclaim.
 struct segment_source {
-  int (*memfd)(const char* name, unsigned flags) = &::memfd_create;  // others are for tests
+  int (*memfd)(const char* name, unsigned flags) = &::memfd_create;  // others are for tests; EINVAL: a flag too many
   std::string shm_folder = "/dev/shm";
   account_roots accounts;  // asked for room before pages are taken
 };
@@ -140,11 +140,15 @@ class shared_segment {
   };
 
   static file nameless_file(const segment_source& source, std::size_t size_bytes, const source_location& where) {
-    unique_fd fd(source.memfd("peerless", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+    // The first kernels with vm.memfd_noexec (Linux 6.3) refuse memfds without it where that is 2; older ones do not
+    // know it.
+    constexpr unsigned noexec_seal = 0x0008;  // MFD_NOEXEC_SEAL, not in older C libraries
+    unique_fd fd(source.memfd("peerless", MFD_CLOEXEC | MFD_ALLOW_SEALING | noexec_seal));
+    if (!fd && errno == EINVAL) fd = unique_fd(source.memfd("peerless", MFD_CLOEXEC | MFD_ALLOW_SEALING));
     if (fd) return {std::move(fd), segment_kind::memfd};
     const int refused = errno;
     if (refused == ENOMEM) raise_memory(refused, size_bytes, "memfd_create", where);
-    // Old kernels; sandboxes; vm.memfd_noexec.
+    // Old kernels; sandboxes.
     if (refused != ENOSYS && refused != EPERM && refused != EACCES && refused != EINVAL)
       detail::raise_errno(refused, "memfd_create", -1, where);
     const unique_fd folder(::open(source.shm_folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));

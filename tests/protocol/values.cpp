@@ -17,6 +17,9 @@
 namespace peerless::test {
 namespace {
 
+// The README's 1.5 KiB of each GPU.
+static_assert(sizeof(call_state) + sizeof(protocol_state) <= 1536);
+
 void check_round_trip(std::uint64_t epoch, std::uint64_t fingerprint) {
   const slot_header header{epoch, fingerprint};
   const vec16 v = encode(header);

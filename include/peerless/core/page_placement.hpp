@@ -15,7 +15,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include <peerless/config.hpp>
+#include <peerless/core/page_bytes.hpp>
 
 PEERLESS_BEGIN_NAMESPACE
 
@@ -73,7 +73,7 @@ inline std::uint64_t huge_bytes_of(const std::byte* data) {
 // gives them whatever shmem_enabled says (MADV_COLLAPSE), older ones where it is advise or always. Local; blocks for
 // the kernel to supply pages, some ms.
 inline std::uint64_t take_huge_pages(int fd, std::size_t bytes) {
-  constexpr std::size_t huge = std::size_t{2} << 20;
+  constexpr std::size_t huge = huge_page_bytes;
   constexpr int populate_read = 22, populate_write = 23, collapse = 25;  // of madvise; not in older C libraries
   void* const space = ::mmap(nullptr, bytes + huge, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (space == MAP_FAILED) return 0;

@@ -2,9 +2,13 @@
 // keeps.
 #pragma once
 
+#include <peerless/core/page_bytes.hpp>
 #include <peerless/protocol/call.hpp>
 
 PEERLESS_BEGIN_NAMESPACE
+
+// Fewest places of a rank, if it has any; see for_each_copy_stage.
+inline constexpr std::uint32_t least_copy_depth = 4;
 
 // What a user may size. All ranks must give the same values.
 struct copy_sizes {
@@ -20,7 +24,7 @@ struct copy_layout {
   std::size_t taint_lines;     // counter_line[world]: 1 when the rank's places hold what nobody waited for
   std::size_t consumed_lines;  // counter_line[writer][reader]
   std::size_t data;            // [world][depth][chunk_bytes]
-  std::size_t total_bytes;     // multiple of 2 MiB
+  std::size_t total_bytes;     // multiple of huge_page_bytes
 };
 
 constexpr copy_layout make_copy_layout(const copy_sizes& sizes, std::uint32_t world_size) {
@@ -32,7 +36,7 @@ constexpr copy_layout make_copy_layout(const copy_sizes& sizes, std::uint32_t wo
   l.taint_lines = l.ready_lines + world * sizeof(flag_line);
   l.consumed_lines = l.taint_lines + world * sizeof(counter_line);
   l.data = detail::round_up(l.consumed_lines + world * world * sizeof(counter_line), 4096);
-  l.total_bytes = detail::round_up(l.data + world * sizes.depth * sizes.chunk_bytes, std::size_t{2} << 20);
+  l.total_bytes = detail::round_up(l.data + world * sizes.depth * sizes.chunk_bytes, huge_page_bytes);
   return l;
 }
 

@@ -36,8 +36,6 @@ struct copy_stage {
 inline constexpr std::uint32_t copy_lag = 2;
 // Scratch buffers: downloads that are folded or wait for it.
 inline constexpr std::uint32_t copy_scratch = 2;
-// Fewest places; see for_each_copy_stage.
-inline constexpr std::uint32_t least_copy_depth = 4;
 static_assert(least_copy_depth > copy_lag);
 
 // Calls `visit(stage, {stages that must have ended before, beside those of its own kind})` for every stage of a call of

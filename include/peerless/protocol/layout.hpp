@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include <peerless/core/hash.hpp>
+#include <peerless/core/page_bytes.hpp>
 #include <peerless/protocol/control.hpp>
 #include <peerless/protocol/fingerprint.hpp>
 
@@ -69,11 +70,7 @@ constexpr std::size_t round_up(std::size_t value, std::size_t multiple) {
 }
 }  // namespace detail
 
-// Pages that a region may consist of: it begins and ends with a whole one.
-inline constexpr std::size_t page_bytes = 4096;
-inline constexpr std::size_t huge_page_bytes = std::size_t{2} << 20;
-
-// The layout for these sizes and pages. In a region, words and counters lie in front, data behind.
+// The layout for these sizes and pages of `alignment` bytes. In a region, words and counters lie in front, data behind.
 constexpr segment_layout make_layout(const layout_sizes& sizes, std::size_t alignment = page_bytes) {
   const std::size_t world = sizes.world_size;
   segment_layout l{};

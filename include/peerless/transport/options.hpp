@@ -31,7 +31,8 @@ struct communicator_options {
   // it (containers often do not); describe() tells. Rank 0's counts.
   bool numa = true;
   // Ask for huge pages for slots of the full sizes, which makes regions multiples of 2 MiB. Needs Linux 6.1, or
-  // advise or always in /sys/kernel/mm/transparent_hugepage/shmem_enabled. Off: no gain has been measured.
+  // advise or always in /sys/kernel/mm/transparent_hugepage/shmem_enabled. Off: no gain has been measured. Must be
+  // equal on all ranks, since it moves regions: or every rank throws errc::rendezvous_mismatch.
   bool huge_pages = false;
   // Where shared memory comes from; for unusual boxes and for tests. May differ between ranks: rank 0's counts.
   segment_source segments{};
@@ -97,8 +98,8 @@ inline void require_valid(const communicator_options& options) {
   require(s.bulk_chunk_bytes >= 16 && s.bulk_chunk_bytes % 16 == 0 && s.bulk_chunk_bytes <= (1u << 24),
           "bulk_chunk_bytes must be a multiple of 16, at most 16 MiB");
   const copy_sizes& c = options.copies;
-  require(c.depth == 0 || (c.depth >= 4 && (c.depth & (c.depth - 1)) == 0 && c.depth <= 64),
-          "copies.depth must be 0 or a power of two, 4 to 64");
+  require(c.depth == 0 || (c.depth >= least_copy_depth && (c.depth & (c.depth - 1)) == 0 && c.depth <= 64),
+          ("copies.depth must be 0 or a power of two, " + std::to_string(least_copy_depth) + " to 64").c_str());
   require(c.chunk_bytes >= 16 && c.chunk_bytes % 16 == 0 && c.chunk_bytes <= (1u << 28),
           "copies.chunk_bytes must be a multiple of 16, at most 256 MiB");
 }

@@ -1,6 +1,7 @@
 // The bootstrap of ranks that are threads of one process.
 #pragma once
 
+#include <chrono>
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>

@@ -3,7 +3,9 @@
 #pragma once
 
 #include <bit>
+#include <concepts>
 #include <cstdint>
+#include <type_traits>
 
 #include <peerless/core/types.hpp>
 

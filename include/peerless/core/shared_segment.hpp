@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <limits>
 #include <string>
+#include <system_error>
 #include <utility>
 
 #include <fcntl.h>

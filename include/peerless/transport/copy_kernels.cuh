@@ -1,6 +1,8 @@
 // The kernels of protocol `copied`: one small launch a step; see copy_pipeline.hpp for what each is there for.
 #pragma once
 
+#include <cstdint>
+
 #include <peerless/protocol/copy_pipeline.hpp>
 #include <peerless/protocol/fold.hpp>
 #include <peerless/transport/kernel_frame.cuh>

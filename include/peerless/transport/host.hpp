@@ -2,6 +2,12 @@
 // memfd. The same protocols as on GPUs; what runs where there is none.
 #pragma once
 
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
 #include <peerless/transport/concepts.hpp>
 #include <peerless/transport/host_executor.hpp>
 #include <peerless/transport/host_space.hpp>

@@ -3,7 +3,9 @@
 
 #include <algorithm>
 #include <array>
+#include <cstddef>
 #include <cstdint>
+#include <utility>
 
 #include <peerless/protocol/bulk_ring.hpp>
 #include <peerless/protocol/flagged_one_shot.hpp>

@@ -1,6 +1,8 @@
 // Host memory that all ranks of a communicator share, as each rank's executor sees it.
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>

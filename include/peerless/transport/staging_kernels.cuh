@@ -1,6 +1,8 @@
 // The kernels of staging through host memory: one launch is one call. Which warps carry out which duty of a protocol.
 #pragma once
 
+#include <cstdint>
+
 #include <peerless/protocol/bulk_ring.hpp>
 #include <peerless/protocol/flagged_one_shot.hpp>
 #include <peerless/protocol/sentinel_one_shot.hpp>

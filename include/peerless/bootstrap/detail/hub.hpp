@@ -1,8 +1,10 @@
 // Rank 0 of a group on one host: the middle of the star.
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <cstring>
 #include <memory>
 #include <optional>

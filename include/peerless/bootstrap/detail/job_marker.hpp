@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <charconv>
+#include <cstddef>
 #include <fstream>
 #include <string>
 #include <system_error>

@@ -28,6 +28,10 @@ class arm {
   virtual std::string describe() const = 0;
   virtual timing_mode mode() const = 0;
 
+  // Collective, before verify() of the same problem; may run it on any data. Why its transport takes no such problem,
+  // in or out of place; empty where it does. The same on every rank.
+  virtual std::string refuses(const problem&) { return {}; }
+
   // Collective. Runs the problem once on fresh data, over a poisoned output where it is not in place. The number of
   // elements of this rank's output that are not what they must be.
   virtual std::uint64_t verify(const problem& p) = 0;

@@ -17,8 +17,9 @@
 
 namespace peerless::bench {
 
-// What differs between transports. enqueue() puts one all-reduce on the stream and returns; it may be captured.
-// wait() returns when the stream has ended, and throws when it failed or at the deadline of the run.
+// What differs between transports. enqueue() puts one all-reduce on the stream and returns; it may be captured. It
+// throws errc::unsupported, with no effect and on every rank, for a problem that the transport refuses. wait() returns
+// when the stream has ended, and throws when it failed or at the deadline of the run.
 template <class B>
 concept gpu_backend = requires(B& backend, const problem& p, const void* in, void* out, cudaStream_t stream) {
   { B::name } -> std::convertible_to<std::string_view>;
@@ -49,6 +50,17 @@ class gpu_arm final : public arm {
   sampling plan_samples(const problem& p) override {
     const int usual = p.bytes() < (std::size_t{4} << 20) ? 100 : 20;
     return {options_.iterations.value_or(usual), options_.samples.value_or(23)};
+  }
+
+  std::string refuses(const problem& p) override {
+    try {
+      call(p);
+    } catch (const error& e) {
+      if (e.code() != errc::unsupported) throw;
+      return e.message();
+    }
+    backend_.wait(stream_.get());
+    return {};
   }
 
   std::uint64_t verify(const problem& p) override {

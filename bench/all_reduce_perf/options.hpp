@@ -106,7 +106,9 @@ inline void declare_options(CLI::App& app, raw_options& raw, options& o) {
   app.add_option("--transports", raw.transports,
                  "Comma-separated: shm, shm-copied (shm by copy engines at every size), nccl, host (default: shm and "
                  "nccl, or host)");
-  app.add_option("--copy-chunk", raw.copy_chunk, "Bytes that copy engines move at a time, of shm-copied (default 2M)");
+  app.add_option(
+      "--copy-chunk", raw.copy_chunk,
+      "Bytes that copy engines move at a time, of shm-copied (default 2M); sizes of more than 256 are left out");
   app.add_option("--repeat", o.n_runs,
                  "Whole runs, each by new ranks: rows are medians with least..largest (default 1)")
       ->check(positive);

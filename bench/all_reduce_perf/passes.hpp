@@ -64,7 +64,7 @@ inline std::vector<pass> plan_passes(const options& o, const choice& c) {
   return plan;
 }
 
-// What a pass prints: the lines over the table come from the first one.
+// What a pass prints: the lines over the table come from the first one, with those about rows that are left out.
 enum class shown { everything, preamble, nothing };
 
 // Runs one pass: starts the ranks with `p.setting` in their environment, writes the measurements as lines of JSON to

@@ -71,7 +71,7 @@ inline int run_rank(bootstrap_ref boot, int local_rank, const options& o, const 
   const std::vector<int> pids = all_gather_value(boot, static_cast<int>(::getpid()), deadline::after(o.deadline()));
   std::optional<reporter> out;
   if (boot.rank() == 0) {
-    out.emplace(o, facts, show == shown::everything);
+    out.emplace(o, facts, show == shown::everything, show != shown::nothing);
     if (show != shown::nothing) out->print(preamble(o, c, facts, pids));
   }
 

@@ -1,6 +1,7 @@
 // One rank's run: every size through every arm, verified, timed, gathered; rank 0 prints.
 #pragma once
 
+#include <algorithm>
 #include <cstdio>
 #include <fstream>
 #include <iostream>
@@ -9,6 +10,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <unistd.h>
@@ -38,11 +40,13 @@ inline void require_writable(const options& o) {
 // Where rank 0 writes; the other ranks have none.
 class reporter {
  public:
-  // After require_writable(o). Without `with_table`, measurements go to the file of JSON lines alone.
-  reporter(const options& o, run_facts facts, bool with_table = true)
+  // After require_writable(o). Without `with_table`, measurements go to the file of JSON lines alone; without
+  // `with_notes`, nothing says which rows are left out.
+  reporter(const options& o, run_facts facts, bool with_table = true, bool with_notes = true)
       : facts_(std::move(facts)),
         document_(facts_),
         with_table_(with_table),
+        with_notes_(with_notes),
         n_runs_(o.n_runs),
         on_terminal_(::isatty(STDERR_FILENO) != 0) {
     open(o.json_file, json_, std::ios::trunc);
@@ -93,6 +97,11 @@ class reporter {
     totals_[label].add(row);
   }
 
+  // No row of this transport for the problem, and why.
+  void leave_out(std::string_view transport, const problem& p, std::string_view reason) {
+    if (with_notes_) print(format_left_out(transport, p.bytes(), p.n_elements, p.type, p.operation, reason));
+  }
+
   // Footers, ratios to NCCL and the document.
   void finish() {
     if (!with_table_) return;
@@ -127,9 +136,12 @@ class reporter {
 
   void print_ratios(const std::string& baseline, const std::string& label) {
     print(ratio_header(baseline, label));
-    const std::vector<table_row>&of = rows_[baseline], &rows = rows_[label];
-    for (std::size_t i = 0; i < rows.size() && i < of.size(); ++i) {
-      print(format_ratio(of[i], rows[i], baseline == best_of_nccl));
+    const std::vector<table_row>& of = rows_[baseline];
+    for (const table_row& row : rows_[label]) {  // either may have been left out at some sizes
+      const auto same = std::find_if(of.begin(), of.end(), [&](const table_row& other) {
+        return other.size_bytes == row.size_bytes && other.type == row.type && other.operation == row.operation;
+      });
+      if (same != of.end()) print(format_ratio(*same, row, baseline == best_of_nccl));
     }
     print("#\n");
   }
@@ -137,6 +149,7 @@ class reporter {
   run_facts facts_;
   json_document document_;
   bool with_table_;
+  bool with_notes_;
   int n_runs_;
   bool on_terminal_;
   bool showing_progress_ = false;
@@ -155,14 +168,21 @@ class session {
   session(bootstrap_ref boot, const options& o, watchdog& guard, reporter* out)
       : boot_(boot), options_(o), guard_(guard), out_(out) {}
 
-  // Measures and prints everything. True if no element was wrong, on any rank: the same answer on all of them.
+  // Measures and prints everything that the arms do not refuse. True if no element was wrong, on any rank: the same
+  // answer on all of them.
   bool run(const std::vector<std::unique_ptr<arm>>& arms, const std::vector<std::size_t>& sizes) {
     bool all_right = true;
     for (const dtype type : options_.types) {
       for (const reduce_op operation : options_.operations) {
         for (const std::size_t size : sizes) {
           for (const auto& measured : arms) {
-            const table_row row = measure_row(*measured, {type, operation, size / size_bytes(type), false, 0});
+            const problem p{type, operation, size / size_bytes(type), false, 0};
+            begin(*measured, p, "trying");
+            if (const std::string reason = measured->refuses(p); !reason.empty()) {
+              if (out_ != nullptr) out_->leave_out(measured->name(), p, reason);
+              continue;
+            }
+            const table_row row = measure_row(*measured, p);
             all_right = all_right && row.out_of_place.n_wrong.value_or(0) == 0 && row.in_place.n_wrong.value_or(0) == 0;
             if (out_ != nullptr) out_->add(row);
           }

@@ -110,6 +110,15 @@ inline std::string format_row(const table_row& row, bool with_spread = false) {
          "\n";
 }
 
+// One line, ended by a newline, in place of a row that was not measured. It begins with '#': it is no data line.
+inline std::string format_left_out(std::string_view transport, std::size_t size_bytes, std::size_t n_elements,
+                                   dtype type, reduce_op operation, std::string_view reason) {
+  using detail::right;
+  return "#" + right(std::to_string(size_bytes), 11) + "  " + right(std::to_string(n_elements), 12) + "  " +
+         right(name_of(type), 8) + "  " + right(name_of(operation), 6) + "  " + right("-1", 6) + "  " +
+         std::string(transport) + " is left out: " + std::string(reason) + "\n";
+}
+
 // The totals of one transport.
 struct totals {
   std::uint64_t n_wrong = 0;  // elements, over all rows

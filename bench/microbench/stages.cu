@@ -5,7 +5,8 @@
 //                  + stage_hop                          a store becomes visible in host memory, a poll finds it there
 //
 // stage_host_read is one poll. All times are us by events, each the median over replays or launches; a call's is that
-// of the slower rank. Ranks are threads of this process, on a GPU each where there are two.
+// of the slower rank. Ranks are threads of this process, on a GPU each where there are two; where they share one, their
+// calls are ordinary launches, and the label says so.
 #include <algorithm>
 #include <array>
 #include <barrier>
@@ -34,6 +35,7 @@ constexpr int n_samples = 25;
 constexpr int n_round_trips = 1000;
 constexpr std::chrono::seconds longest_wait{20};
 constexpr std::uint64_t longest_spin_ns = 2'000'000'000;
+constexpr std::uint64_t hold_ns = 100'000;  // several times what launching a graph takes
 
 double median_of(std::vector<double> samples) {
   std::sort(samples.begin(), samples.end());
@@ -54,6 +56,24 @@ double time_of(cudaStream_t stream, Enqueue&& enqueue) {
   return static_cast<double>(milliseconds) * 1e3;
 }
 
+__global__ void hold_stream(std::uint64_t ns) {
+  const cuda_memory m;
+  const std::uint64_t start = m.now_ns();
+  while (m.now_ns() - start < ns) continue;
+}
+
+// us a node of one replay of a graph of `calls_per_graph` nodes. What comes before it on the stream is not timed: a
+// kernel that outlasts the launch of the graph, so that no latency of a launch counts, and two calls by
+// `enqueue(stream)`, which align ranks.
+template <class Enqueue>
+double time_replay(cudaStream_t stream, const executable_graph& graph, Enqueue&& enqueue) {
+  hold_stream<<<1, 1, 0, stream>>>(hold_ns);
+  check_cuda(cudaGetLastError(), "launching");
+  for (int k = 0; k < 2; ++k) enqueue(stream);
+  return time_of(stream, [&](cudaStream_t on) { check_cuda(cudaGraphLaunch(graph.get(), on), "launching a graph"); }) /
+         calls_per_graph;
+}
+
 // us a node of a graph of `calls_per_graph` nodes that `enqueue(stream)` makes one by one.
 template <class Enqueue>
 double time_in_graph(cudaStream_t stream, Enqueue&& enqueue) {
@@ -61,17 +81,42 @@ double time_in_graph(cudaStream_t stream, Enqueue&& enqueue) {
     for (int i = 0; i < calls_per_graph; ++i) enqueue(on);
   });
   std::vector<double> samples;
-  for (int i = 0; i < n_samples; ++i) {
-    samples.push_back(
-        time_of(stream, [&](cudaStream_t on) { check_cuda(cudaGraphLaunch(graph.get(), on), "launching a graph"); }) /
-        calls_per_graph);
-  }
+  for (int i = 0; i < n_samples; ++i) samples.push_back(time_replay(stream, graph, enqueue));
   return median_of(std::move(samples));
 }
 
 __global__ void waiting_kernel() {
   await_earlier_kernels();
   admit_next_kernel();
+}
+
+cudaFuncAttributes attributes_of(const void* kernel) {
+  cudaFuncAttributes attributes{};
+  check_cuda(cudaFuncGetAttributes(&attributes, kernel), "loading a kernel");
+  return attributes;
+}
+
+// Why calls on the first `n_gpus` GPUs cannot be dependent launches; empty where they can. All code of this program is
+// for the same architectures, so one kernel stands for all.
+std::string why_not_dependent(int n_gpus) {
+  try {
+    for (int device = 0; device < n_gpus; ++device) {
+      check_cuda(cudaSetDevice(device), "taking a GPU");
+      int major = 0;
+      check_cuda(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device), "compute capability");
+      if (major < 9) {
+        return "dependent launch needs compute capability 9.0 or later, GPU " + std::to_string(device) + " has " +
+               std::to_string(major) + ".x";
+      }
+      const int compiled_for = attributes_of(reinterpret_cast<const void*>(&waiting_kernel)).ptxVersion;
+      if (compiled_for < 90)
+        return "dependent launch needs code for sm_90 or later, this is for sm_" + std::to_string(compiled_for);
+    }
+  } catch (const error& e) {
+    (void)cudaGetLastError();  // what it is about stays away from the cases that follow
+    return e.message();
+  }
+  return {};
 }
 
 double time_launch(bool dependent) {
@@ -185,6 +230,7 @@ double time_call(int world, int n_gpus, std::size_t bytes, bool dependent,
   const std::array<std::vector<bf16>, 2> inputs{fresh_values(n, seeds()), fresh_values(n, seeds())};
   const auto rank_main = [&](int rank) {
     check_cuda(cudaSetDevice(rank % n_gpus), "taking a GPU");
+    (void)attributes_of(reinterpret_cast<const void*>(&hold_stream));  // loaded while no rank's kernel waits
     const device_memory in = make_device_memory(bytes), out = make_device_memory(bytes);
     const cuda_stream stream = make_stream();
     communicator_options options;
@@ -226,11 +272,7 @@ double time_call(int world, int n_gpus, std::size_t bytes, bool dependent,
     std::vector<double> samples;
     for (int i = 0; i < n_samples; ++i) {
       together.arrive_and_wait();
-      for (int k = 0; k < 2; ++k) call(stream.get());  // the GPUs align themselves
-      samples.push_back(
-          time_of(stream.get(),
-                  [&](cudaStream_t on) { check_cuda(cudaGraphLaunch(graph.get(), on), "launching a graph"); }) /
-          calls_per_graph);
+      samples.push_back(time_replay(stream.get(), graph, call));
     }
     verify_graph();
     return median_of(std::move(samples));
@@ -249,9 +291,10 @@ double time_call(int world, int n_gpus, std::size_t bytes, bool dependent,
   return world == 2 ? std::max(mine, peer.get()) : mine;
 }
 
-void register_stage(const std::string& name, std::function<double()> stage) {
+void register_stage(const std::string& name, std::function<double()> stage, const std::string& label = {}) {
   benchmark::RegisterBenchmark(("stage_" + name).c_str(),
-                               [stage = std::move(stage)](benchmark::State& state) {
+                               [stage = std::move(stage), label](benchmark::State& state) {
+                                 state.SetLabel(label);
                                  try {
                                    check_cuda(cudaSetDevice(0), "taking a GPU");
                                    for (auto _ : state) {
@@ -277,18 +320,26 @@ void register_stages(int n_gpus) {
   const int gpus = std::min(n_gpus, 2);
   const auto as_it_is = [](launch_shape&) {};
   const auto without_pause = [](launch_shape& shape) { shape.poll_delay_cycles = 0; };  // it would overlap the hop
+  const std::string shared = gpus < 2 ? shared_gpu : "", not_dependent = why_not_dependent(gpus);
   register_stage("host_read", time_host_read);
-  register_stage("hop/ordered", [=] { return time_hop<true>(gpus); });
-  register_stage("hop/relaxed", [=] { return time_hop<false>(gpus); });
+  register_stage("hop/ordered", [=] { return time_hop<true>(gpus); }, shared);
+  register_stage("hop/relaxed", [=] { return time_hop<false>(gpus); }, shared);
   for (const bool dependent : {false, true}) {
+    if (dependent && !not_dependent.empty()) {
+      leave_out("stage_launch/dependent, stage_alone/*/dependent, stage_call/*/dependent", not_dependent);
+      continue;
+    }
+    if (dependent && gpus < 2)
+      leave_out("stage_call/*/dependent", "calls of ranks that share a GPU are ordinary launches");
     register_stage("launch" + launch_name(dependent), [=] { return time_launch(dependent); });
     for (const std::size_t kib : {1, 8, 64}) {
       const std::string size = "/" + std::to_string(kib) + "K" + launch_name(dependent);
       register_stage("alone" + size, [=] { return time_call(1, gpus, kib << 10, dependent, without_pause); });
-      if (dependent && gpus < 2) continue;  // ranks that share a GPU make ordinary launches
-      register_stage("call" + size, [=] { return time_call(2, gpus, kib << 10, dependent, as_it_is); });
+      if (dependent && gpus < 2) continue;
+      register_stage("call" + size, [=] { return time_call(2, gpus, kib << 10, dependent, as_it_is); }, shared);
     }
   }
+  const std::string launches = gpus < 2 ? shared_gpu_ordinary : !not_dependent.empty() ? "ordinary launches" : "";
   for (const std::size_t kib : {1, 8, 64}) {
     for (const bool early : {false, true}) {
       for (const std::uint32_t cycles : {0u, 400u, 800u, 1200u, 1600u}) {
@@ -296,9 +347,10 @@ void register_stages(int n_gpus) {
           shape.clear_early = early;
           shape.poll_delay_cycles = cycles;
         };
-        register_stage("call/" + std::to_string(kib) + "K/clear:" + (early ? "early" : "late") +
-                           "/poll_delay:" + std::to_string(cycles),
-                       [=] { return time_call(2, gpus, kib << 10, true, change); });
+        register_stage(
+            "call/" + std::to_string(kib) + "K/clear:" + (early ? "early" : "late") +
+                "/poll_delay:" + std::to_string(cycles),
+            [=] { return time_call(2, gpus, kib << 10, true, change); }, launches);
       }
     }
   }

@@ -1,6 +1,7 @@
 // What an eager call costs the CPU that makes it: putting it on the stream, nothing of what the GPU does. A batch of
 // calls is enqueued and timed; then the streams are waited for, untimed. So that the ranks' threads do not meet in the
-// driver's locks, which ranks that are processes do not share, the peer enqueues its batch before the timed one.
+// driver's locks, which ranks that are processes do not share, the peer enqueues its batch before the timed one. There
+// are two ranks, on a GPU each; where there is one GPU they share it.
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
@@ -47,6 +48,13 @@ void wait_for(cudaStream_t stream) {
   }
 }
 
+constexpr int world = 2;
+
+// Who a rank is, and its GPU.
+struct seat {
+  int rank, device;
+};
+
 // A rank: its GPU's buffer and stream, in place. Made on the rank's own thread, since construction is collective.
 struct rank_on_gpu {
   rank_on_gpu(int device, std::size_t bytes) {
@@ -64,10 +72,13 @@ struct rank_on_gpu {
 class shm_rank {
  public:
   using meeting = thread_group;
-  static meeting meet(int world) { return thread_group(world); }
+  static meeting meet() { return thread_group(world); }
 
-  shm_rank(const meeting& group, int rank, int, std::size_t bytes)
-      : gpu_(rank, bytes), n_elements_(bytes / sizeof(bf16)), boot_(group.rank(rank)), comm_(boot_, settings()) {}
+  shm_rank(const meeting& group, seat mine, std::size_t bytes)
+      : gpu_(mine.device, bytes),
+        n_elements_(bytes / sizeof(bf16)),
+        boot_(group.rank(mine.rank)),
+        comm_(boot_, settings()) {}
 
   void enqueue() { comm_.all_reduce(gpu_.data(), gpu_.data(), n_elements_, op::sum{}, gpu_.stream.get()); }
   void wait() { comm_.synchronize(gpu_.stream.get()); }
@@ -91,9 +102,9 @@ __global__ void empty_kernel() {}
 class launching_rank {
  public:
   using meeting = int;
-  static meeting meet(int) { return 0; }
+  static meeting meet() { return 0; }
 
-  launching_rank(meeting, int rank, int, std::size_t bytes) : gpu_(rank, bytes) {}
+  launching_rank(meeting, seat mine, std::size_t bytes) : gpu_(mine.device, bytes) {}
 
   void enqueue() {
     check_cuda(cudaLaunchKernel(reinterpret_cast<const void*>(&empty_kernel), dim3(1), dim3(32), nullptr, 0,
@@ -116,15 +127,15 @@ void check_nccl(ncclResult_t result, const char* what) {
 class nccl_rank {
  public:
   using meeting = std::shared_ptr<ncclUniqueId>;
-  static meeting meet(int) {
+  static meeting meet() {
     auto id = std::make_shared<ncclUniqueId>();
     check_nccl(ncclGetUniqueId(id.get()), "NCCL's unique id");
     return id;
   }
 
-  nccl_rank(const meeting& id, int rank, int world, std::size_t bytes)
-      : gpu_(rank, bytes), n_elements_(bytes / sizeof(bf16)) {
-    check_nccl(ncclCommInitRank(&comm_, world, *id, rank), "NCCL's start");
+  nccl_rank(const meeting& id, seat mine, std::size_t bytes)
+      : gpu_(mine.device, bytes), n_elements_(bytes / sizeof(bf16)) {
+    check_nccl(ncclCommInitRank(&comm_, world, *id, mine.rank), "NCCL's start");
   }
   nccl_rank(const nccl_rank&) = delete;
   nccl_rank& operator=(const nccl_rank&) = delete;
@@ -146,12 +157,11 @@ class nccl_rank {
 
 #endif
 
-// One or two ranks in this process. What `each` gets is a rank's number; the second one's thread ends before this does.
-void on_every_rank(int world, const std::function<void(int)>& each) {
-  std::future<void> peer;
-  if (world == 2) peer = std::async(std::launch::async, each, 1);
+// What `each` gets is a rank's number; the second one's thread ends before this does.
+void on_every_rank(const std::function<void(int)>& each) {
+  std::future<void> peer = std::async(std::launch::async, each, 1);
   each(0);
-  if (world == 2) peer.get();
+  peer.get();
 }
 
 // NCCL's start knows no deadline: a case that outlasts this bound ends the process by SIGALRM.
@@ -171,28 +181,26 @@ std::map<std::pair<std::string, std::int64_t>, double>& medians() {
 
 // Time of one call, by batches: the mean is Google Benchmark's time, the median and the least are counters, us.
 template <class Rank>
-void measure(benchmark::State& state, const std::string& name, int world) {
+void measure(benchmark::State& state, const std::string& name, int n_gpus) {
   const case_limit bounded;
   const auto bytes = static_cast<std::size_t>(state.range(0));
-  const auto meeting = Rank::meet(world);
-  std::unique_ptr<Rank> ranks[2];
+  const auto meeting = Rank::meet();
+  std::unique_ptr<Rank> ranks[world];
   const auto batch = [&](int rank) {
-    check_cuda(cudaSetDevice(rank), "taking a GPU");
+    check_cuda(cudaSetDevice(rank % n_gpus), "taking a GPU");
     for (int i = 0; i < calls_per_batch; ++i) ranks[rank]->enqueue();
   };
   const auto wait_for_all = [&] {
-    for (const auto& rank : ranks) {
-      if (rank) rank->wait();
-    }
+    for (const auto& rank : ranks) rank->wait();
   };
-  on_every_rank(world, [&](int rank) { ranks[rank] = std::make_unique<Rank>(meeting, rank, world, bytes); });
+  on_every_rank([&](int rank) { ranks[rank] = std::make_unique<Rank>(meeting, seat{rank, rank % n_gpus}, bytes); });
   for (int i = 0; i < n_warmup_batches; ++i) {  // at once: what connects late does so here, with its peer
-    on_every_rank(world, batch);
+    on_every_rank(batch);
     wait_for_all();
   }
   std::vector<double> samples;
   for (auto _ : state) {
-    if (world == 2) std::async(std::launch::async, batch, 1).get();
+    std::async(std::launch::async, batch, 1).get();
     check_cuda(cudaSetDevice(0), "taking a GPU");
     const clock::time_point start = clock::now();
     for (int i = 0; i < calls_per_batch; ++i) ranks[0]->enqueue();
@@ -201,7 +209,7 @@ void measure(benchmark::State& state, const std::string& name, int world) {
     samples.push_back(seconds * 1e6);
     wait_for_all();
   }
-  on_every_rank(world, [&](int rank) { ranks[rank].reset(); });
+  on_every_rank([&](int rank) { ranks[rank].reset(); });
   std::sort(samples.begin(), samples.end());
   const double median = samples[samples.size() / 2];
   medians()[{name, state.range(0)}] = median;
@@ -212,12 +220,13 @@ void measure(benchmark::State& state, const std::string& name, int world) {
 }
 
 template <class Rank>
-void register_case(const std::string& name, int world) {
+void register_case(const std::string& name, int n_gpus, const char* label) {
   const std::string title = "enqueue_" + name + "/ranks:" + std::to_string(world);
   benchmark::RegisterBenchmark(title.c_str(),
                                [=](benchmark::State& state) {
+                                 state.SetLabel(label);
                                  try {
-                                   measure<Rank>(state, name, world);
+                                   measure<Rank>(state, name, n_gpus);
                                  } catch (const std::exception& e) {
                                    state.SkipWithError(e.what());
                                  }
@@ -239,14 +248,17 @@ int count_gpus() {
   return 0;
 }
 
-// A world of one takes the same path of shm to the launch. NCCL's takes another there (it copies), so it is left out.
 void register_host_cost(int n_gpus) {
-  const int world = std::min(n_gpus, 2);
-  if (world == 0) return;
-  register_case<launching_rank>("launch", world);
-  register_case<shm_rank>("shm", world);
+  if (n_gpus == 0) return;
+  const bool shared = n_gpus < world;
+  register_case<launching_rank>("launch", n_gpus, shared ? shared_gpu : "");
+  register_case<shm_rank>("shm", n_gpus, shared ? shared_gpu_ordinary : "");
 #if defined(PEERLESS_WITH_NCCL)
-  if (world == 2) register_case<nccl_rank>("nccl", world);
+  if (shared) {
+    leave_out("enqueue_nccl", "NCCL refuses two ranks on one GPU");
+  } else {
+    register_case<nccl_rank>("nccl", n_gpus, "");
+  }
 #endif
 }
 

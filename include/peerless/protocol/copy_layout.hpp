@@ -7,12 +7,17 @@
 
 PEERLESS_BEGIN_NAMESPACE
 
-// Fewest places of a rank, if it has any; see for_each_copy_stage.
-inline constexpr std::uint32_t least_copy_depth = 4;
+// Fewest places of a rank, if it has any; half of them is the least that copy_lead and copy_scratch can do with.
+inline constexpr std::uint32_t least_copy_depth = 2;
+
+// Chunks that a rank may have sent on their way before it announces the first of them.
+PEERLESS_HD constexpr std::uint32_t copy_lead(std::uint32_t depth) { return depth / 2; }
+// Scratch buffers for chunks of one peer: those that come down, are folded, or wait for it.
+PEERLESS_HD constexpr std::uint32_t copy_scratch(std::uint32_t depth) { return depth - copy_lead(depth); }
 
 // What a user may size. All ranks must give the same values.
 struct copy_sizes {
-  std::uint32_t depth = 0;               // places of each rank; 0: no calls by copy engines, and no memory for them
+  std::uint32_t depth = 0;  // places of each rank, 8 or more for speed; 0: no calls by copy engines, no memory
   std::uint32_t chunk_bytes = 4u << 20;  // of a place; a multiple of 16
 };
 
@@ -80,7 +85,7 @@ struct copy_view {
   rank_view ranks;
   std::byte* segment;  // shared by the ranks
   copy_state* state;   // private to the rank
-  std::byte* scratch;  // likewise: [copy_scratch][world - 1][chunk_bytes]
+  std::byte* scratch;  // likewise: [copy_scratch(depth)][world - 1][chunk_bytes]
   copy_layout layout;
 
   PEERLESS_HD flag_line* ready(std::uint32_t r) const {
@@ -98,10 +103,11 @@ struct copy_view {
     return segment + layout.data +
            (std::size_t{r} * layout.sizes.depth + c % layout.sizes.depth) * layout.sizes.chunk_bytes;
   }
-  // Where chunk `c` of `peer`, which is not this rank, comes down. `buffers` is copy_scratch.
-  PEERLESS_HD std::byte* scratch_of(std::uint32_t peer, std::uint32_t c, std::uint32_t buffers) const {
+  // Where chunk `c` of `peer`, which is not this rank, comes down.
+  PEERLESS_HD std::byte* scratch_of(std::uint32_t peer, std::uint32_t c) const {
     const std::size_t index = peer < ranks.rank ? peer : peer - 1;
-    return scratch + (c % buffers * std::size_t{layout.world_size - 1} + index) * layout.sizes.chunk_bytes;
+    return scratch + (c % copy_scratch(layout.sizes.depth) * std::size_t{layout.world_size - 1} + index) *
+                         layout.sizes.chunk_bytes;
   }
 };
 

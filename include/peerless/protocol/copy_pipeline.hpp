@@ -20,52 +20,54 @@ PEERLESS_BEGIN_NAMESPACE
 
 // A step of a call. Steps of one kind follow each other in the order of their numbers.
 enum class copy_step : std::uint8_t {
-  hand,      // kernel: makes chunk n - copy_lag visible to the peers, waits for room for chunk n
+  hand,      // kernel: waits for room for chunk n
   upload,    // copy: chunk n into the own place
+  announce,  // kernel: makes chunk n visible to the peers
   await,     // kernel: waits for chunk n of every peer
   download,  // copies: chunk n of every peer into scratch memory
   fold       // kernel: gives the peers' places back, folds chunk n into the output
 };
+inline constexpr std::size_t n_copy_steps = 6;
 
 struct copy_stage {
   copy_step step;
   std::uint32_t n;
 };
 
-// Chunks that an upload may be ahead of its announcement, so that one copy follows the other without a kernel between.
-inline constexpr std::uint32_t copy_lag = 2;
-// Scratch buffers: downloads that are folded or wait for it.
-inline constexpr std::uint32_t copy_scratch = 2;
-static_assert(least_copy_depth > copy_lag);
-
 // Calls `visit(stage, {stages that must have ended before, beside those of its own kind})` for every stage of a call of
-// `n_chunks` chunks, in an order in which they can be enqueued.
+// `n_chunks` chunks, in an order in which they can be enqueued. `copies`: whether anything is copied at all.
 //
-// Any two steps of a rank may share a queue of the hardware, and a step that waits for a peer then holds up all behind
-// it. Two of the dependencies are there so that this cannot become a circle: a rank waits for chunk n only after it
-// has announced its own, and for room for chunk n only when it has itself consumed n - depth. Let hand(n) have the
-// rank 2n and await(n) the rank 2 (n + lag) + 1: whatever the order in the queues, a step waits only for ranks whose
-// first unfinished step is of a lower one, if the depth is more than the lag. The simulation in the tests tries it.
+// From one copy to the next of its kind there is no way through a kernel but over half the depth, so that what a hop
+// between engines costs (10 us and more beside copies) is hidden.
+//
+// Steps may run in any order that the dependencies allow, one at a time even: what shares a queue of the hardware waits
+// behind what waits for a peer. That never becomes a circle. Say a rank that is held up in hand(n) is at n - lead, and
+// one that is held up in await(n) is at n. It has announced every chunk up to where it is, and it has folded, of
+// hand(n), up to n - depth, of await(n), up to n - scratch; lead + scratch is the depth. So whoever has not yet
+// consumed or announced what another waits for is held up at an earlier place, and the earliest of all is held up by
+// nobody.
 template <class Visitor>
 constexpr void for_each_copy_stage(std::uint32_t n_chunks, std::uint32_t depth, bool copies, Visitor&& visit) {
   using enum copy_step;
-  const auto stage = [](copy_step step, std::uint32_t n) { return copy_stage{step, n}; };
-  const auto visit_if = [&](bool more, copy_stage it, copy_stage always, copy_stage then) {
-    more ? visit(it, {always, then}) : visit(it, {always});
-  };
-  for (std::uint32_t n = 0; n < n_chunks + copy_lag; ++n) {
-    const bool uploaded = copies && n >= copy_lag, around = n >= depth && n < n_chunks;
-    if (uploaded) {
-      visit_if(around, stage(hand, n), stage(upload, n - copy_lag), stage(fold, n - depth));
+  const std::uint32_t lead = copy_lead(depth), scratch = copy_scratch(depth);
+  for (std::uint32_t n = 0; n < n_chunks; ++n) {
+    const auto of = [n](copy_step step) { return copy_stage{step, n}; };
+    if (n >= depth) {
+      visit(of(hand), {copy_stage{announce, n - lead}, copy_stage{fold, n - depth}});
+    } else if (n >= lead) {
+      visit(of(hand), {copy_stage{announce, n - lead}});
     } else {
-      visit(stage(hand, n), {});
+      visit(of(hand), {});
     }
-    if (copies && n < n_chunks) visit(stage(upload, n), {stage(hand, n)});
-    if (n < copy_lag) continue;
-    const std::uint32_t c = n - copy_lag;
-    visit(stage(await, c), {stage(hand, n)});
-    if (copies) visit_if(c >= copy_scratch, stage(download, c), stage(await, c), stage(fold, c - copy_scratch));
-    visit(stage(fold, c), {copies ? stage(download, c) : stage(await, c)});
+    if (copies) visit(of(upload), {of(hand)});
+    visit(of(announce), {of(copies ? upload : hand)});
+    if (n >= scratch) {
+      visit(of(await), {of(announce), copy_stage{fold, n - scratch}});
+    } else {
+      visit(of(await), {of(announce)});
+    }
+    if (copies) visit(of(download), {of(await)});
+    visit(of(fold), {of(copies ? download : await)});
   }
 }
 
@@ -97,7 +99,7 @@ class copy_pipeline {
     return !is_poisoned(m_, v_.ranks);
   }
 
-  // One thread, when the chunk's upload has ended: makes it visible to the readers of all ranks.
+  // One thread, when the upload of chunk `c` has ended: makes it visible to the readers of all ranks.
   PEERLESS_EXEC_CHECK_DISABLE
   PEERLESS_HD void publish(std::uint32_t c) const {
     flag_line* line = v_.ready(v_.ranks.rank);

@@ -6,6 +6,7 @@
 #include <memory>
 #include <new>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include <peerless/select/plan.hpp>
@@ -19,34 +20,76 @@ PEERLESS_BEGIN_NAMESPACE
 
 namespace detail {
 
+// An event without a time.
+class owned_event {
+ public:
+  owned_event() = default;
+  owned_event(owned_event&& other) noexcept : event_(std::exchange(other.event_, nullptr)) {}
+  owned_event& operator=(owned_event&&) = delete;
+  ~owned_event() {
+    if (event_ != nullptr) cudaEventDestroy(event_);
+  }
+  void create() { require_cuda(cudaEventCreateWithFlags(&event_, cudaEventDisableTiming), "cudaEventCreate"); }
+  cudaEvent_t get() const { return event_; }
+
+ private:
+  cudaEvent_t event_ = nullptr;
+};
+
+// Device memory that is given back without waiting for what else runs on the device, where its driver can.
+class stream_memory {
+ public:
+  stream_memory() = default;
+  stream_memory(const stream_memory&) = delete;
+  stream_memory& operator=(const stream_memory&) = delete;
+  ~stream_memory() {
+    const relaxed_capture scope;
+    if (data_ != nullptr) pooled_on_ != nullptr ? cudaFreeAsync(data_, pooled_on_) : cudaFree(data_);
+  }
+  // `stream` outlives the memory.
+  void allocate(std::size_t bytes, cudaStream_t stream) {
+    int device = 0, has_pools = 0;
+    require_cuda(cudaGetDevice(&device), "cudaGetDevice");
+    require_cuda(cudaDeviceGetAttribute(&has_pools, cudaDevAttrMemoryPoolsSupported, device), "cudaDeviceGetAttribute");
+    if (has_pools == 0) return require_cuda(cudaMalloc(&data_, bytes), "cudaMalloc of scratch memory");
+    require_cuda(cudaMallocAsync(&data_, bytes, stream), "cudaMallocAsync of scratch memory");
+    pooled_on_ = stream;
+  }
+  void release() noexcept { data_ = nullptr; }
+  std::byte* get() const { return static_cast<std::byte*>(data_); }
+
+ private:
+  void* data_ = nullptr;
+  cudaStream_t pooled_on_ = nullptr;
+};
+
 // A stream for the steps of one kind, and the events of the last few of them.
 class copy_lane {
  public:
-  explicit copy_lane(std::size_t n_events) : events_(n_events) {
+  explicit copy_lane(std::size_t n_events) {
     int least = 0, greatest = 0;
     require_cuda(cudaDeviceGetStreamPriorityRange(&least, &greatest), "cudaDeviceGetStreamPriorityRange");
-    require_cuda(cudaStreamCreateWithPriority(&stream_, cudaStreamNonBlocking, greatest), "cudaStreamCreate");
-    for (cudaEvent_t& each : events_)
-      require_cuda(cudaEventCreateWithFlags(&each, cudaEventDisableTiming), "cudaEventCreate");
-  }
-  copy_lane(copy_lane&& other) noexcept
-      : stream_(std::exchange(other.stream_, nullptr)), events_(std::move(other.events_)) {
-    other.events_.clear();
-  }
-  copy_lane& operator=(copy_lane&&) = delete;
-  ~copy_lane() {
-    for (cudaEvent_t each : events_) cudaEventDestroy(each);
-    if (stream_ != nullptr) cudaStreamDestroy(stream_);
+    require_cuda(cudaStreamCreateWithPriority(&stream_.handle, cudaStreamNonBlocking, greatest), "cudaStreamCreate");
+    events_.resize(n_events);
+    for (owned_event& each : events_) each.create();
   }
 
-  cudaStream_t stream() const { return stream_; }
+  cudaStream_t stream() const { return stream_.handle; }
   // After step `n`, until the step as many later as there are events.
-  cudaEvent_t event(std::uint32_t n) const { return events_[n % events_.size()]; }
-  void record(std::uint32_t n) const { require_cuda(cudaEventRecord(event(n), stream_), "cudaEventRecord"); }
+  cudaEvent_t event(std::uint32_t n) const { return events_[n % events_.size()].get(); }
+  void record(std::uint32_t n) const { require_cuda(cudaEventRecord(event(n), stream()), "cudaEventRecord"); }
 
  private:
-  cudaStream_t stream_ = nullptr;
-  std::vector<cudaEvent_t> events_;
+  struct owned_stream {
+    cudaStream_t handle = nullptr;
+    owned_stream() = default;
+    owned_stream(owned_stream&& other) noexcept : handle(std::exchange(other.handle, nullptr)) {}
+    ~owned_stream() {
+      if (handle != nullptr) cudaStreamDestroy(handle);
+    }
+  };
+  owned_stream stream_;
+  std::vector<owned_event> events_;
 };
 
 inline void wait_for(cudaStream_t stream, cudaEvent_t event) {
@@ -55,32 +98,37 @@ inline void wait_for(cudaStream_t stream, cudaEvent_t event) {
 
 }  // namespace detail
 
-// Most chunks of a call. Each takes about seven launches, and a stream holds about a thousand before a launch blocks.
+// Most chunks of a call. Each takes six launches, and a stream holds about a thousand before a launch blocks.
 inline constexpr std::uint32_t max_copy_chunks = 256;
 
 // Owned by a transport. Of the device that was current at construction.
 class copy_bulk {
  public:
-  // Collective; every rank throws the same error if any rank fails. With a depth of 0 there is nothing but refusals.
+  // There is nothing but refusals, for the reason given; static storage.
+  explicit copy_bulk(const char* why_off) : layout_{}, why_off_(why_off) {}
+
+  // Collective; every rank throws the same error if any rank fails. The depth is not 0.
   copy_bulk(bootstrap_ref boot, const communicator_options& options, deadline limit)
-      : layout_(options.copies.depth == 0 ? copy_layout{}
-                                          : make_copy_layout(options.copies, static_cast<std::uint32_t>(boot.size()))) {
-    if (!is_on()) return;
+      : layout_(make_copy_layout(options.copies, static_cast<std::uint32_t>(boot.size()))) {
     const memory_request want{layout_.total_bytes, layout_hash(layout_), memory_origin::segment, options.segments};
     memory_ = joint_memory<device_space>::make(
         boot, want, limit, [&](std::byte* segment) { initialise_copy_segment(segment, layout_, options.first_epoch); });
     agree_on(boot, limit, [&] {
       state_.emplace(make_copy_state(layout_.sizes, options.first_epoch));
       segment_ = memory_->executor_data();
-      // One after the other, so that they are dealt to different queues of the hardware.
-      for (const std::size_t n_events :
-           {std::size_t{1}, std::size_t{copy_lag}, std::size_t{1}, std::size_t{1}, std::size_t{layout_.sizes.depth}})
-        lanes_.emplace_back(n_events);
-      detail::require_cuda(cudaEventCreateWithFlags(&start_, cudaEventDisableTiming), "cudaEventCreate");
-      const std::size_t bytes = std::size_t{copy_scratch} * (layout_.world_size - 1) * layout_.sizes.chunk_bytes;
-      if (bytes == 0) return;
-      detail::require_cuda(cudaMalloc(&scratch_, bytes), "cudaMalloc of scratch memory for copy engines");
-      warm_up(static_cast<std::uint32_t>(boot.rank()), limit);
+      start_.create();
+      // One after the other, so that they are dealt to different queues of the hardware. A step waits for its own kind
+      // and for steps at most the depth behind it.
+      for (std::size_t i = 0; i < n_copy_steps; ++i) lanes_.emplace_back(std::size_t{layout_.sizes.depth});
+      const std::size_t buffers = std::size_t{copy_scratch(layout_.sizes.depth)} * (layout_.world_size - 1);
+      if (buffers == 0) return;
+      scratch_.allocate(buffers * layout_.sizes.chunk_bytes, lane(copy_step::download).stream());
+      try {
+        warm_up(static_cast<std::uint32_t>(boot.rank()), limit);
+      } catch (...) {  // a copy may still be on its way
+        abandon();
+        throw;
+      }
     });
   }
   copy_bulk(const copy_bulk&) = delete;
@@ -89,26 +137,23 @@ class copy_bulk {
   // the process ends.
   ~copy_bulk() {
     if (captured_) keep_memory();
-    const detail::relaxed_capture scope;
-    if (start_ != nullptr) cudaEventDestroy(start_);
-    if (scratch_ != nullptr) cudaFree(scratch_);
   }
 
-  bool is_on() const noexcept { return layout_.sizes.depth != 0; }
+  bool is_on() const noexcept { return why_off_ == nullptr; }
 
   // Leaves everything to the end of the process: something may still be using it.
   void abandon() noexcept {
     if (abandoned_) return;
     abandoned_ = true;
     keep_memory();
-    start_ = nullptr;
+    static_cast<void>(new (std::nothrow) detail::owned_event(std::move(start_)));
     static_cast<void>(new (std::nothrow) std::vector<detail::copy_lane>(std::move(lanes_)));
   }
 
   // Why a call of `bytes` bytes cannot take this shape; nullptr when it can. `blocks` and `threads` are those of a
   // fold.
   const char* refuse(const launch_shape& shape, std::size_t bytes) const noexcept {
-    if (!is_on()) return "calls by copy engines are off: the option copies.depth is 0";
+    if (!is_on()) return why_off_;
     if (shape.blocks == 0 || shape.blocks > max_blocks) return "a launch has 1 to 64 blocks";
     if (shape.threads == 0 || shape.threads % 32 != 0 || shape.threads > copy_fold_most_threads)
       return "a block that folds has a multiple of 32 threads, at most 512";
@@ -124,13 +169,13 @@ class copy_bulk {
     const std::size_t bytes = msg.n_elements * sizeof(T), chunk = shape.chunk_bytes;
     const auto n_chunks = static_cast<std::uint32_t>(std::max<std::size_t>(1, (bytes + chunk - 1) / chunk));
     const bool copies = bytes != 0 && layout_.world_size > 1;
-    const copy_view view{ranks, segment_, state_->get(), static_cast<std::byte*>(scratch_), layout_};
+    const copy_view view{ranks, segment_, state_->get(), scratch_.get(), layout_};
     const std::uint64_t fingerprint = fingerprint_of({msg.n_elements, dtype_of<T>, Op::id, protocol_id::copied});
     copy_step_arguments step{view, fingerprint, 0, n_chunks, copies};
     copy_fold_arguments<T> fold{view, msg, shape.chunk_bytes, 0, n_chunks, copies};
     note_capture(stream);
-    detail::require_cuda(cudaEventRecord(start_, stream), "cudaEventRecord");
-    detail::wait_for(lane(copy_step::hand).stream(), start_);
+    detail::require_cuda(cudaEventRecord(start_.get(), stream), "cudaEventRecord");
+    detail::wait_for(lane(copy_step::hand).stream(), start_.get());
     for_each_copy_stage(n_chunks, layout_.sizes.depth, copies,
                         [&](copy_stage stage, std::initializer_list<copy_stage> before) {
                           const detail::copy_lane& on = lane(stage.step);
@@ -140,6 +185,9 @@ class copy_bulk {
                           switch (stage.step) {
                             case copy_step::hand: launch(hand_kernel(), 1, copy_step_threads, step, on.stream()); break;
                             case copy_step::upload: upload(view, stage.n, msg.in, at, length); break;
+                            case copy_step::announce:
+                              launch(announce_kernel(), 1, copy_step_threads, step, on.stream());
+                              break;
                             case copy_step::await:
                               launch(await_kernel(), 1, copy_step_threads, step, on.stream());
                               break;
@@ -157,6 +205,9 @@ class copy_bulk {
 
  private:
   static const void* hand_kernel() { return detail::listed_kernel<&copy_hand_kernel<copy_step_threads>>::use(); }
+  static const void* announce_kernel() {
+    return detail::listed_kernel<&copy_announce_kernel<copy_step_threads>>::use();
+  }
   static const void* await_kernel() { return detail::listed_kernel<&copy_await_kernel<copy_step_threads>>::use(); }
   // No block without work for its threads, two vectors each.
   static unsigned fold_blocks(const launch_shape& shape, std::size_t length) {
@@ -182,7 +233,7 @@ class copy_bulk {
   void download(const copy_view& view, std::uint32_t c, std::size_t length) const {
     for (std::uint32_t i = 1; i < layout_.world_size; ++i) {
       const std::uint32_t peer = (view.ranks.rank + i) % layout_.world_size;
-      copy(view.scratch_of(peer, c, copy_scratch), view.place(peer, c), length, lane(copy_step::download));
+      copy(view.scratch_of(peer, c), view.place(peer, c), length, lane(copy_step::download));
     }
   }
 
@@ -193,7 +244,7 @@ class copy_bulk {
   }
 
   void keep_memory() noexcept {
-    scratch_ = nullptr;
+    scratch_.release();
     if (memory_) static_cast<void>(new (std::nothrow) std::shared_ptr<joint_memory<device_space>>(memory_));
   }
 
@@ -201,9 +252,9 @@ class copy_bulk {
   void warm_up(std::uint32_t rank, deadline limit) const {
     const detail::relaxed_capture scope;
     std::byte* place = segment_ + layout_.data + std::size_t{rank} * layout_.sizes.depth * layout_.sizes.chunk_bytes;
-    copy(scratch_, place, 16, lane(copy_step::download));
+    copy(scratch_.get(), place, 16, lane(copy_step::download));
     if (!detail::drain(lane(copy_step::download).stream(), limit)) throw error(errc::timeout, "a first copy");
-    copy(place, scratch_, 16, lane(copy_step::upload));
+    copy(place, scratch_.get(), 16, lane(copy_step::upload));
     if (!detail::drain(lane(copy_step::upload).stream(), limit)) throw error(errc::timeout, "a first copy");
   }
 
@@ -211,9 +262,10 @@ class copy_bulk {
   std::shared_ptr<joint_memory<device_space>> memory_;
   std::optional<device_space::state<copy_state>> state_;
   std::vector<detail::copy_lane> lanes_;  // by copy_step
-  cudaEvent_t start_ = nullptr;
+  detail::stream_memory scratch_;         // before its stream is destroyed
+  detail::owned_event start_;
+  const char* why_off_ = nullptr;
   std::byte* segment_ = nullptr;
-  void* scratch_ = nullptr;
   bool captured_ = false;
   bool abandoned_ = false;
 };

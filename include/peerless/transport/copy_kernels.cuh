@@ -53,10 +53,16 @@ PEERLESS_HIDDEN __global__ void __launch_bounds__(Threads)
     __syncthreads();
   }
   good = good && call.resume();
-  if (good && a.n >= copy_lag && threadIdx.x == 0) call.publish(a.n - copy_lag);
-  if (a.n >= a.n_chunks) return;
   if (good && threadIdx.x < ranks.world_size() && threadIdx.x != ranks.rank) good = call.await_room(a.n, threadIdx.x);
   if (!__syncthreads_and(good) && threadIdx.x == 0 && a.copies) call.own_up();
+}
+
+// Step announce. One block.
+template <unsigned Threads>
+PEERLESS_HIDDEN __global__ void __launch_bounds__(Threads)
+    copy_announce_kernel(const __grid_constant__ copy_step_arguments a) {
+  copy_pipeline<cuda_memory> call(cuda_memory{}, a.view);
+  if (threadIdx.x == 0 && call.resume()) call.publish(a.n);
 }
 
 // Step await. One block.
@@ -91,7 +97,7 @@ PEERLESS_HIDDEN __global__ void __launch_bounds__(copy_fold_most_threads)
   const std::uint64_t first = a.n * chunk, end = first + chunk < vectors ? first + chunk : vectors;
   const std::uint64_t threads = std::uint64_t{gridDim.x} * blockDim.x;
   const auto source = [&](std::uint32_t r, std::uint64_t i) {
-    return reinterpret_cast<const vec16*>(a.view.scratch_of(r, a.n, copy_scratch)) + (i - first);
+    return reinterpret_cast<const vec16*>(a.view.scratch_of(r, a.n)) + (i - first);
   };
   for (std::uint64_t i = first + std::uint64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < end; i += at_once * threads)
     fold_payload<Op, at_once>(m, a.msg, ranks.rank, ranks.world_size(), i, threads, end, source);

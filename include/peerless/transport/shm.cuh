@@ -52,7 +52,7 @@ class shm {
       }
     });
     agree_on_blocks(boot, limit);
-    copies_ = std::make_unique<copy_bulk>(boot, options, limit);
+    set_up_copies(boot, options, limit);
   }
 
   shm(const shm&) = delete;
@@ -153,7 +153,7 @@ class shm {
     detail::require_cuda(cudaLaunchKernelExC(&launch, kernel, parameters), "launching an all-reduce");
   }
 
-  const std::string& memory_note() const noexcept { return staging_.memory_note(); }
+  std::string memory_note() const { return staging_.memory_note() + copies_note_; }
 
   void finish(deadline limit) noexcept {
     try {
@@ -175,6 +175,22 @@ class shm {
   }
 
  private:
+  // Collective. Memory that is short leaves the copies off where smaller sizes are allowed.
+  void set_up_copies(bootstrap_ref boot, const communicator_options& options, deadline limit) {
+    const char* why_off = "calls by copy engines are off: the option copies.depth is 0";
+    if (options.copies.depth != 0) {
+      try {
+        copies_ = std::make_unique<copy_bulk>(boot, options, limit);
+        return;
+      } catch (const error& e) {
+        if (!options.shrink || !is_short_of_memory(e)) throw;
+        why_off = "calls by copy engines are off: no memory for their places";
+        copies_note_ = ", no copy engines, since " + e.message();
+      }
+    }
+    copies_ = std::make_unique<copy_bulk>(why_off);
+  }
+
   // Whether a call is launched as a dependent one: a short call, whose waiting blocks leave room for the calls of other
   // communicators, which may stand in another order on the peers.
   bool may_depend(protocol_id protocol, std::uint32_t blocks) const noexcept {
@@ -222,6 +238,7 @@ class shm {
   staging_area<device_space> staging_;
   std::unique_ptr<detail::side_stream> side_;
   std::unique_ptr<copy_bulk> copies_;
+  std::string copies_note_;
   std::uint32_t most_blocks_ = max_blocks;
   std::uint32_t most_sharing_ = 1;     // ranks on one GPU
   std::uint32_t multiprocessors_ = 0;  // of the current context

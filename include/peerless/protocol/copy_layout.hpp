@@ -17,7 +17,7 @@ PEERLESS_HD constexpr std::uint32_t copy_scratch(std::uint32_t depth) { return d
 
 // What a user may size. All ranks must give the same values.
 struct copy_sizes {
-  std::uint32_t depth = 0;  // places of each rank, 8 or more for speed; 0: no calls by copy engines, no memory
+  std::uint32_t depth = 0;               // places of each rank, 4 for speed; 0: no calls by copy engines, no memory
   std::uint32_t chunk_bytes = 4u << 20;  // of a place; a multiple of 16
 };
 

@@ -63,7 +63,7 @@ class host {
   std::uint64_t duty_seed_;
 };
 
-static_assert(transport<host>);
+static_assert(models_transport<host>());
 static_assert(all_reduces<host, bf16, op::sum> && all_reduces<host, double, op::max>);
 
 PEERLESS_END_NAMESPACE

@@ -28,19 +28,7 @@ struct memory_request {
 
 // A segment and its registration with the executor's memory space. Processes own one each, over the same file; ranks
 // that are threads share one object, so that a race detector sees one address a word. Registered, and so pinned, for as
-// long as the object lives.
-//
-// A memory space is a tag with the types
-//   registration   RAII: made from (std::byte* host, std::size_t bytes); makes host memory reachable by the executor.
-//                  Throws errc::out_of_memory when fewer bytes may do, unsupported when no number would
-//   allocation     RAII: made from (std::size_t bytes); host memory of its own that the executor reaches from every
-//                  thread, page-aligned, all zeros, at data(); `name` is its allocator. Throws errc::out_of_memory
-//   state<T>       RAII: made from (const T& initial); a T in the executor's own memory; get() is its executor address
-//   stream_type    what a call is ordered by
-//   executes_at_once   whether a call has ended when its function returns
-// and the functions
-//   std::byte* executor_address(std::byte* host)   in reachable memory, for the calling thread's device
-//   int numa_node(const std::string& sysfs)        where the calling thread's executor is; -1: unknown; does not throw
+// long as the object lives. Space models memory_space (see memory_space.hpp).
 template <class Space>
 class joint_memory {
  public:

@@ -68,7 +68,7 @@ inline std::string describe(const failure& f) {
   }
 }
 
-// Owned by a communicator; transports borrow it. Space: see joint_memory.hpp.
+// Owned by a communicator; transports borrow it. Space models memory_space (see memory_space.hpp).
 template <class Space>
 class session {
  public:

@@ -246,7 +246,7 @@ class shm {
   int device_ = 0;
 };
 
-static_assert(transport<shm>);
+static_assert(models_transport<shm>());
 static_assert(all_reduces<shm, bf16, op::sum> && all_reduces<shm, double, op::max>);
 
 PEERLESS_END_NAMESPACE

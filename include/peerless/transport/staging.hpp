@@ -18,7 +18,7 @@
 
 PEERLESS_BEGIN_NAMESPACE
 
-// Owned by a transport. Space: see joint_memory.hpp.
+// Owned by a transport. Space models memory_space (see memory_space.hpp).
 template <class Space>
 class staging_area {
  public:

@@ -3,8 +3,10 @@
 
 #include <algorithm>
 #include <optional>
+#include <span>
 #include <stdexcept>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "options.hpp"
@@ -17,11 +19,18 @@ struct census {
   std::string reason;  // why there is none
 };
 
+inline constexpr std::string_view only_host[] = {"host"};
+
 // What was compiled in.
 struct built_with {
   bool cuda = false;
   bool nccl = false;
+  std::span<const std::string_view> on_host = only_host;  // transports of host memory, "host" among them
 };
+
+inline bool contains(std::span<const std::string_view> names, std::string_view name) {
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
 
 struct choice {
   int world = 0;
@@ -69,12 +78,15 @@ inline choice choose(const options& o, const census& found, built_with build, st
     }
   } else {
     for (const std::string& name : o.transports) {
-      if (name != "host" && name != "shm" && name != "shm-copied" && name != "nccl") {
-        throw std::invalid_argument("transport '" + name + "' does not exist; use shm, shm-copied, nccl, host");
+      const bool on_host = contains(build.on_host, name);
+      if (!on_host && name != "shm" && name != "shm-copied" && name != "nccl") {
+        std::string known = "shm, shm-copied, nccl";
+        for (const std::string_view other : build.on_host) known += ", " + std::string(other);
+        throw std::invalid_argument("transport '" + name + "' does not exist; use " + known);
       }
       if (std::count(o.transports.begin(), o.transports.end(), name) > 1)
         throw std::invalid_argument("transport " + name + " is named twice");
-      if (name == "host") continue;
+      if (on_host) continue;
       if (!build.cuda) throw std::invalid_argument("transport " + name + " needs a build with CUDA");
       if (name == "nccl" && !build.nccl) throw std::invalid_argument("transport nccl needs a build with NCCL");
       if (name == "nccl" && o.share_gpus)
@@ -94,8 +106,8 @@ inline choice choose(const options& o, const census& found, built_with build, st
                                  : found.n_gpus == 0 ? "there is no GPU: " + found.reason
                                                      : "transport nccl is not among those that run"));
   }
-  result.on_gpus =
-      std::any_of(result.transports.begin(), result.transports.end(), [](const auto& name) { return name != "host"; });
+  result.on_gpus = std::any_of(result.transports.begin(), result.transports.end(),
+                               [&](const auto& name) { return !contains(build.on_host, name); });
   result.world = world.value_or(result.on_gpus && !o.share_gpus ? found.n_gpus : 2);
   return result;
 }

@@ -46,10 +46,17 @@ local_host_options meeting(const options& o) {
   return settings;
 }
 
+built_with this_build() {
+  built_with build = gpu_build();
+  build.on_host = host_transports();
+  return build;
+}
+
 // Counts GPUs only where the answer matters.
 bool wants_gpus(const options& o) {
-  return gpu_build().cuda && (o.transports.empty() || std::any_of(o.transports.begin(), o.transports.end(),
-                                                                  [](const auto& name) { return name != "host"; }));
+  return gpu_build().cuda &&
+         (o.transports.empty() || std::any_of(o.transports.begin(), o.transports.end(),
+                                              [](const auto& name) { return !contains(host_transports(), name); }));
 }
 
 census no_census() { return {0, gpu_build().cuda ? "not looked for" : "built without CUDA"}; }
@@ -64,7 +71,7 @@ int run_launched(const options& o, const launch_environment& launch) {
     for (const int n_gpus : all_gather_value(boot, mine.n_gpus, deadline::after(o.deadline()))) {
       if (n_gpus < least.n_gpus) least = {n_gpus, "another rank has none"};
     }
-    const choice c = choose(o, least, gpu_build(), launch.size);
+    const choice c = choose(o, least, this_build(), launch.size);
     return run_rank(boot, launch.local_rank, o, c, facts_of_run(o, launch.size));
   });
 }
@@ -123,7 +130,7 @@ int run_here(const options& o) {
   const census found =
       wants_gpus(o) ? count_in_child(count_gpus, std::min<std::chrono::milliseconds>(longest_census, o.deadline()))
                     : no_census();
-  const choice c = choose(o, found, gpu_build(), std::nullopt);
+  const choice c = choose(o, found, this_build(), std::nullopt);
   if (o.n_runs > 1 || o.nccl_knobs) return run_several(o, c);
   return run_pass(o, c, {1, {}, c.transports}, shown::everything, false);
 }

@@ -80,7 +80,8 @@ inline int run_rank(bootstrap_ref boot, int local_rank, const options& o, const 
   for (const std::string& name : c.transports) {
     guard.step("setting up " + name);
     if (out) out->progress("setting up " + name);
-    arms.push_back(name == "host" ? make_host_arm(boot, o, sizes.back()) : make_gpu_arm(name, boot, o, sizes.back()));
+    arms.push_back(contains(host_transports(), name) ? make_host_arm(name, boot, o, sizes.back())
+                                                     : make_gpu_arm(name, boot, o, sizes.back()));
     if (out && show != shown::nothing) out->print("# " + name + ": " + arms.back()->describe() + "\n");
   }
   if (out && show == shown::everything) out->print("#\n" + table_header());

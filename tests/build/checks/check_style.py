@@ -3,7 +3,8 @@
 Headers of the library: at most 400 lines of at most 120 columns, `#pragma once` first, a comment before it, macros
 only in config.hpp, the namespace opened and closed by its macros, nothing that a supported compiler lacks or that
 needs run-time type information. Everything of ours: no tabs or blanks at the end of lines, no notes to be done later.
-.ci/run: its last line is a line of README.md. Code in README.md comes from the examples.
+.ci/run: its last line is a line of README.md. Code in README.md and in the pages beside the headers comes from the
+examples.
 """
 import pathlib
 import re
@@ -79,12 +80,22 @@ def readme_violations(root):
                 yield f"README.md: in no example: {code}"
 
 
+def guide_violations(root):
+    """Each block of C++ or CMake in the pages beside the headers is cut from an example or from the tests' lists."""
+    pieces = [path.read_text() for folder in ("examples", "tests") for path in sorted((root / folder).rglob("*"))
+              if path.is_file() and (folder == "examples" or path.name == "CMakeLists.txt")]
+    for page in sorted((root / "include").rglob("*.md")):
+        for language, block in re.findall(r"^```(cpp|cmake)\n(.*?)^```", page.read_text(), re.DOTALL | re.MULTILINE):
+            if not block.strip() or not any(("\n" + block) in "\n" + piece for piece in pieces):
+                yield f"{page.relative_to(root).as_posix()}: cut from nowhere: {language} {block.strip().splitlines()[:1]}"
+
+
 def violations(root):
     root = pathlib.Path(root)
     paths = [path for path in sorted(root.glob("*")) if path.is_file()]
     for folder in FOLDERS:
         paths += [path for path in sorted((root / folder).rglob("*")) if path.is_file()]
-    found = list(readme_violations(root))
+    found = [*readme_violations(root), *guide_violations(root)]
     for path in paths:
         if path.suffix not in TEXT and path.parent.name != ".ci":
             continue

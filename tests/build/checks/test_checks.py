@@ -20,6 +20,9 @@ CLEAN = {
     "include/peerless/peerless.cuh": "// All.\n#pragma once\n#include <peerless/transport/shm.cuh>\n",
     "include/peerless/peerless.hpp": "// All for hosts.\n#pragma once\n#include <peerless/transport/host.hpp>\n",
     "README.md": "Build it:\n\n    x\n\ncmake --workflow\n",
+    "examples/a/a.cpp": "  int a;\n  int b;\n",
+    "tests/a/CMakeLists.txt": "add_test(a)\n",
+    "include/peerless/a/README.md": "```cpp\n  int a;\n  int b;\n```\n```cmake\nadd_test(a)\n```\n```\nanything\n```\n",
     ".ci/run": "#!/usr/bin/env bash\ncmake --workflow\n",
 }
 HEADER = "// A header.\n#pragma once\n"
@@ -60,6 +63,10 @@ PLANTED = [
     (check_style, "tests/a.cpp", "int x;", "no newline"),
     (check_style, "README.md", "Nothing.\n", "has no line"),
     (check_style, "README.md", "cmake --workflow\n```cpp\nint of_no_example;\n```\n", "in no example: int of_no_example;"),
+    (check_style, "include/peerless/b/README.md", "```cpp\n  int b;\n  int a;\n```\n", "b/README.md: cut from nowhere: cpp ['int b;']"),
+    (check_style, "include/peerless/b/README.md", "```cpp\nint b;\n```\n", "cut from nowhere"),
+    (check_style, "include/peerless/b/README.md", "```cpp\n```\n", "cut from nowhere"),
+    (check_style, "include/peerless/b/README.md", "```cmake\nadd_test(b)\n```\n", "cut from nowhere: cmake"),
 ]
 
 

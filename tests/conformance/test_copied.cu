@@ -29,6 +29,34 @@ class communicator_with_copies : public peerless::communicator<peerless::shm> {
       rows.push_back(row);  // for what has too many chunks
     }
     load_table(std::move(rows));
+    int n_devices = 0;
+    peerless::detail::require_cuda(cudaGetDeviceCount(&n_devices), "cudaGetDeviceCount");
+    shared_ = n_devices < world_size();
+  }
+
+  // What is captured where ranks share a GPU goes round the ring: such calls are refused.
+  template <class T, class Op>
+  void all_reduce(const T* in, T* out, std::uint64_t n, Op operation, cudaStream_t stream) {
+    const peerless::plan choice = plan(n * sizeof(T), peerless::dtype_of<T>);
+    all_reduce_as(choice, in, out, n, operation, stream);
+  }
+  template <class T, class Op>
+  void all_reduce_as(peerless::plan choice, const T* in, T* out, std::uint64_t n, Op operation, cudaStream_t stream) {
+    cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+    peerless::detail::require_cuda(cudaStreamIsCapturing(stream, &status), "cudaStreamIsCapturing");
+    if (shared_ && status != cudaStreamCaptureStatusNone && choice.protocol == protocol_id::copied) {
+      bool refused = false;
+      try {
+        communicator::all_reduce_as(choice, in, out, n, operation, stream);
+      } catch (const peerless::error& e) {
+        refused = e.code() == peerless::errc::unsupported;
+      }
+      if (!refused) throw peerless::error(peerless::errc::invalid_usage, "captured though ranks share a GPU");
+      for (const peerless::table_row& row : table()) {
+        if (row.protocol == protocol_id::bulk) choice = {row.transport, row.protocol, row.shape, "captured"};
+      }
+    }
+    communicator::all_reduce_as(choice, in, out, n, operation, stream);
   }
 
  private:
@@ -40,6 +68,8 @@ class communicator_with_copies : public peerless::communicator<peerless::shm> {
     options.copies = {4, chunk_bytes(options)};
     return options;
   }
+
+  bool shared_ = false;
 };
 
 struct copied_backend {

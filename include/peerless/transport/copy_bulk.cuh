@@ -6,97 +6,17 @@
 #include <memory>
 #include <new>
 #include <optional>
-#include <utility>
 #include <vector>
 
 #include <peerless/select/plan.hpp>
 #include <peerless/transport/copy_kernels.cuh>
+#include <peerless/transport/copy_lane.cuh>
 #include <peerless/transport/device_space.cuh>
 #include <peerless/transport/joint_memory.hpp>
 #include <peerless/transport/kernel_list.cuh>
 #include <peerless/transport/options.hpp>
 
 PEERLESS_BEGIN_NAMESPACE
-
-namespace detail {
-
-// An event without a time.
-class owned_event {
- public:
-  owned_event() = default;
-  owned_event(owned_event&& other) noexcept : event_(std::exchange(other.event_, nullptr)) {}
-  owned_event& operator=(owned_event&&) = delete;
-  ~owned_event() {
-    if (event_ != nullptr) cudaEventDestroy(event_);
-  }
-  void create() { require_cuda(cudaEventCreateWithFlags(&event_, cudaEventDisableTiming), "cudaEventCreate"); }
-  cudaEvent_t get() const { return event_; }
-
- private:
-  cudaEvent_t event_ = nullptr;
-};
-
-// Device memory that is given back without waiting for what else runs on the device, where its driver can.
-class stream_memory {
- public:
-  stream_memory() = default;
-  stream_memory(const stream_memory&) = delete;
-  stream_memory& operator=(const stream_memory&) = delete;
-  ~stream_memory() {
-    const relaxed_capture scope;
-    if (data_ != nullptr) pooled_on_ != nullptr ? cudaFreeAsync(data_, pooled_on_) : cudaFree(data_);
-  }
-  // `stream` outlives the memory.
-  void allocate(std::size_t bytes, cudaStream_t stream) {
-    int device = 0, has_pools = 0;
-    require_cuda(cudaGetDevice(&device), "cudaGetDevice");
-    require_cuda(cudaDeviceGetAttribute(&has_pools, cudaDevAttrMemoryPoolsSupported, device), "cudaDeviceGetAttribute");
-    if (has_pools == 0) return require_cuda(cudaMalloc(&data_, bytes), "cudaMalloc of scratch memory");
-    require_cuda(cudaMallocAsync(&data_, bytes, stream), "cudaMallocAsync of scratch memory");
-    pooled_on_ = stream;
-  }
-  void release() noexcept { data_ = nullptr; }
-  std::byte* get() const { return static_cast<std::byte*>(data_); }
-
- private:
-  void* data_ = nullptr;
-  cudaStream_t pooled_on_ = nullptr;
-};
-
-// A stream for the steps of one kind, and the events of the last few of them.
-class copy_lane {
- public:
-  explicit copy_lane(std::size_t n_events) {
-    int least = 0, greatest = 0;
-    require_cuda(cudaDeviceGetStreamPriorityRange(&least, &greatest), "cudaDeviceGetStreamPriorityRange");
-    require_cuda(cudaStreamCreateWithPriority(&stream_.handle, cudaStreamNonBlocking, greatest), "cudaStreamCreate");
-    events_.resize(n_events);
-    for (owned_event& each : events_) each.create();
-  }
-
-  cudaStream_t stream() const { return stream_.handle; }
-  // After step `n`, until the step as many later as there are events.
-  cudaEvent_t event(std::uint32_t n) const { return events_[n % events_.size()].get(); }
-  void record(std::uint32_t n) const { require_cuda(cudaEventRecord(event(n), stream()), "cudaEventRecord"); }
-
- private:
-  struct owned_stream {
-    cudaStream_t handle = nullptr;
-    owned_stream() = default;
-    owned_stream(owned_stream&& other) noexcept : handle(std::exchange(other.handle, nullptr)) {}
-    ~owned_stream() {
-      if (handle != nullptr) cudaStreamDestroy(handle);
-    }
-  };
-  owned_stream stream_;
-  std::vector<owned_event> events_;
-};
-
-inline void wait_for(cudaStream_t stream, cudaEvent_t event) {
-  require_cuda(cudaStreamWaitEvent(stream, event, 0), "cudaStreamWaitEvent");
-}
-
-}  // namespace detail
 
 // Most chunks of a call. Each takes six launches, and a stream holds about a thousand before a launch blocks.
 inline constexpr std::uint32_t max_copy_chunks = 256;
@@ -105,11 +25,12 @@ inline constexpr std::uint32_t max_copy_chunks = 256;
 class copy_bulk {
  public:
   // There is nothing but refusals, for the reason given; static storage.
-  explicit copy_bulk(const char* why_off) : layout_{}, why_off_(why_off) {}
+  explicit copy_bulk(const char* why_off) : why_off_(why_off) {}
 
-  // Collective; every rank throws the same error if any rank fails. The depth is not 0.
-  copy_bulk(bootstrap_ref boot, const communicator_options& options, deadline limit)
-      : layout_(make_copy_layout(options.copies, static_cast<std::uint32_t>(boot.size()))) {
+  // Collective; every rank throws the same error if any rank fails. The depth is not 0. `shared`: whether ranks share a
+  // GPU.
+  copy_bulk(bootstrap_ref boot, const communicator_options& options, bool shared, deadline limit)
+      : shared_(shared), layout_(make_copy_layout(options.copies, static_cast<std::uint32_t>(boot.size()))) {
     const memory_request want{layout_.total_bytes, layout_hash(layout_), memory_origin::segment, options.segments};
     memory_ = joint_memory<device_space>::make(
         boot, want, limit, [&](std::byte* segment) { initialise_copy_segment(segment, layout_, options.first_epoch); });
@@ -163,9 +84,12 @@ class copy_bulk {
     return nullptr;
   }
 
-  // Enqueues one call that refuse() admits. No allocation; may be captured. Throws errc::cuda_error.
+  // Enqueues one call that refuse() admits. No allocation; may be captured, but where ranks share a GPU: the steps of
+  // several ranks' graphs would share queues, and hold each other up. Throws errc::unsupported, with no effect, and
+  // errc::cuda_error.
   template <class Op, class T>
   void enqueue(const rank_view& ranks, const launch_shape& shape, const message<T>& msg, cudaStream_t stream) {
+    note_capture(stream);
     const std::size_t bytes = msg.n_elements * sizeof(T), chunk = shape.chunk_bytes;
     const auto n_chunks = static_cast<std::uint32_t>(std::max<std::size_t>(1, (bytes + chunk - 1) / chunk));
     const bool copies = bytes != 0 && layout_.world_size > 1;
@@ -173,7 +97,6 @@ class copy_bulk {
     const std::uint64_t fingerprint = fingerprint_of({msg.n_elements, dtype_of<T>, Op::id, protocol_id::copied});
     copy_step_arguments step{view, fingerprint, 0, n_chunks, copies};
     copy_fold_arguments<T> fold{view, msg, shape.chunk_bytes, 0, n_chunks, copies};
-    note_capture(stream);
     detail::require_cuda(cudaEventRecord(start_.get(), stream), "cudaEventRecord");
     detail::wait_for(lane(copy_step::hand).stream(), start_.get());
     for_each_copy_stage(n_chunks, layout_.sizes.depth, copies,
@@ -240,7 +163,9 @@ class copy_bulk {
   void note_capture(cudaStream_t stream) {
     cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
     detail::require_cuda(cudaStreamIsCapturing(stream, &status), "cudaStreamIsCapturing");
-    captured_ = captured_ || status != cudaStreamCaptureStatusNone;
+    if (status == cudaStreamCaptureStatusNone) return;
+    if (shared_) throw error(errc::unsupported, "calls by copy engines cannot be captured where ranks share a GPU");
+    captured_ = true;
   }
 
   void keep_memory() noexcept {
@@ -258,7 +183,8 @@ class copy_bulk {
     if (!detail::drain(lane(copy_step::upload).stream(), limit)) throw error(errc::timeout, "a first copy");
   }
 
-  copy_layout layout_;
+  bool shared_ = false;
+  copy_layout layout_{};
   std::shared_ptr<joint_memory<device_space>> memory_;
   std::optional<device_space::state<copy_state>> state_;
   std::vector<detail::copy_lane> lanes_;  // by copy_step

@@ -180,7 +180,7 @@ class shm {
     const char* why_off = "calls by copy engines are off: the option copies.depth is 0";
     if (options.copies.depth != 0) {
       try {
-        copies_ = std::make_unique<copy_bulk>(boot, options, limit);
+        copies_ = std::make_unique<copy_bulk>(boot, options, most_sharing_ > 1, limit);
         return;
       } catch (const error& e) {
         if (!options.shrink || !is_short_of_memory(e)) throw;

@@ -1,6 +1,7 @@
 // peerless_all_reduce_perf: all-reduce through every transport that works here, beside NCCL. See --help.
 #include <algorithm>
 #include <cstdio>
+#include <cstdlib>
 #include <iostream>
 #include <optional>
 #include <stdexcept>
@@ -127,6 +128,8 @@ int run_several(const options& o, const choice& c) {
 // This process makes the ranks. It never touches CUDA: its children could not, after that.
 int run_here(const options& o) {
   require_writable(o);
+  // Streams of threads that share a GPU must not share a queue of the hardware: one would wait behind the other's wait.
+  if (o.threads && o.share_gpus) ::setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
   const census found =
       wants_gpus(o) ? count_in_child(count_gpus, std::min<std::chrono::milliseconds>(longest_census, o.deadline()))
                     : no_census();

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
+#include <cstdlib>
 #include <memory>
 #include <optional>
 #include <string>
@@ -81,6 +82,8 @@ BENCHMARK(call_of_two)->Arg(1 << 10)->Arg(64 << 10)->Threads(2)->Iterations(2000
 }  // namespace
 
 int main(int argc, char** argv) {
+  // Where two ranks share a GPU, one's streams must not wait behind the other's in a queue of the hardware.
+  ::setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
   benchmark::Initialize(&argc, argv);
   if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 1;
   benchmark::AddCustomContext("peerless", std::string(peerless_build_info::version) + ", commit " +

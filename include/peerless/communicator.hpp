@@ -68,9 +68,9 @@ class communicator {
   // current at construction: enqueues and returns, no allocation, no synchronisation, capturable from the first call
   // on. (A host_stream executes at once: the call blocks until it has ended, and throws what a peer did to it.) Throws,
   // with no effect on later calls, errc::invalid_argument (null with n_elements > 0, misaligned, partial overlap, too
-  // many elements), unsupported (no row of the table serves it), invalid_usage (another thread is in a call), forked;
-  // errc::cuda_error when it cannot be launched, which ends the communicator; and the failure of an earlier call, which
-  // has ended it.
+  // many elements), unsupported (no row of the table serves it here), invalid_usage (another thread is in a call),
+  // forked; errc::cuda_error when it cannot be launched, which ends the communicator; and the failure of an earlier
+  // call, which has ended it.
   template <class T, class Op>
     requires reduces<T, Op>
   void all_reduce(const T* in, T* out, std::uint64_t n_elements, Op, stream_type stream) {
@@ -80,6 +80,7 @@ class communicator {
     for (const table_row& row : table_) {
       if (!row_fits(row, bytes, dtype_of<T>)) continue;
       if (refusal(row.transport, row.protocol, row.shape, bytes, dtype_of<T>) != nullptr) continue;
+      if (refusal_on(row.transport, row.protocol, stream) != nullptr) continue;
       if (dispatch<Op>(row.transport, row.protocol, row.shape, message<T>{in, out, n_elements}, stream)) return;
     }
     throw error(errc::unsupported, "no transport takes " + text(n_elements, dtype_of<T>));
@@ -112,6 +113,7 @@ class communicator {
     const entry_guard guard(busy_);
     require_callable(in, out, n_elements);
     const char* reason = refusal(choice.transport, choice.protocol, choice.shape, n_elements * sizeof(T), dtype_of<T>);
+    if (reason == nullptr) reason = refusal_on(choice.transport, choice.protocol, stream);
     if (reason == nullptr &&
         dispatch<Op>(choice.transport, choice.protocol, choice.shape, message<T>{in, out, n_elements}, stream)) {
       return;
@@ -276,7 +278,19 @@ class communicator {
     return reason;
   }
 
-  // Runs a call that refusal() admits; false when the transport was not written for the type and operation.
+  // Why a transport cannot take a call on this stream as it is now, nullptr when it can.
+  const char* refusal_on(std::string_view name, protocol_id protocol, stream_type stream) const {
+    const char* reason = nullptr;
+    const auto ask = [&]<class X>(const std::optional<X>& slot) {
+      if constexpr (requires { slot->refuse_on(protocol, stream); }) {
+        if (slot && name == X::name) reason = slot->refuse_on(protocol, stream);
+      }
+    };
+    std::apply([&](const auto&... slot) { (ask(slot), ...); }, transports_);
+    return reason;
+  }
+
+  // Runs a call that the refusals admit; false when the transport was not written for the type and operation.
   template <class Op, class T>
   bool dispatch(std::string_view name, protocol_id protocol, const launch_shape& shape, const message<T>& msg,
                 stream_type stream) {

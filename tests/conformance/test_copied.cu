@@ -34,12 +34,8 @@ class communicator_with_copies : public peerless::communicator<peerless::shm> {
     shared_ = n_devices < world_size();
   }
 
-  // What is captured where ranks share a GPU goes round the ring: such calls are refused.
-  template <class T, class Op>
-  void all_reduce(const T* in, T* out, std::uint64_t n, Op operation, cudaStream_t stream) {
-    const peerless::plan choice = plan(n * sizeof(T), peerless::dtype_of<T>);
-    all_reduce_as(choice, in, out, n, operation, stream);
-  }
+  // What is captured where ranks share a GPU goes round the ring: the table's rows do by themselves, and where the
+  // cases ask for copies, they are refused first, with no effect.
   template <class T, class Op>
   void all_reduce_as(peerless::plan choice, const T* in, T* out, std::uint64_t n, Op operation, cudaStream_t stream) {
     cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;

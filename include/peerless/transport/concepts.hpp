@@ -82,6 +82,9 @@ concept has_synchronize = requires(X& x, typename X::space::stream_type stream, 
 };
 
 // The members that every transport has. One may have in addition
+//   const char* refuse_on(protocol_id protocol, stream_type stream) const
+//     why a call that refuse() admits cannot go onto this stream as it is now (it is being captured, ...), nullptr when
+//     it can; the same answer on all ranks whose streams are in the same state. Does not block.
 //   std::string memory_note() const   one line for people about the memory that it took, which describe() shows
 template <class X>
 concept transport = has_name<X> && has_space<X> && has_constructor<X> && has_seed_table<X> && has_refuse<X> &&

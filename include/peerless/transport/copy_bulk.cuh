@@ -84,12 +84,16 @@ class copy_bulk {
     return nullptr;
   }
 
-  // Enqueues one call that refuse() admits. No allocation; may be captured, but where ranks share a GPU: the steps of
-  // several ranks' graphs would share queues, and hold each other up. Throws errc::unsupported, with no effect, and
-  // errc::cuda_error.
+  // Why a call cannot go onto this stream as it is now: where ranks share a GPU none is captured, since the steps of
+  // several ranks' graphs share queues and hold each other up. nullptr when it can. Throws errc::cuda_error.
+  const char* refuse_on(cudaStream_t stream) const {
+    return shared_ && is_capturing(stream) ? "it cannot be captured where ranks share a GPU" : nullptr;
+  }
+
+  // Enqueues one call that refuse() and refuse_on() admit. No allocation; may be captured. Throws errc::cuda_error.
   template <class Op, class T>
   void enqueue(const rank_view& ranks, const launch_shape& shape, const message<T>& msg, cudaStream_t stream) {
-    note_capture(stream);
+    captured_ = captured_ || is_capturing(stream);
     const std::size_t bytes = msg.n_elements * sizeof(T), chunk = shape.chunk_bytes;
     const auto n_chunks = static_cast<std::uint32_t>(std::max<std::size_t>(1, (bytes + chunk - 1) / chunk));
     const bool copies = bytes != 0 && layout_.world_size > 1;
@@ -160,12 +164,10 @@ class copy_bulk {
     }
   }
 
-  void note_capture(cudaStream_t stream) {
+  static bool is_capturing(cudaStream_t stream) {
     cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
     detail::require_cuda(cudaStreamIsCapturing(stream, &status), "cudaStreamIsCapturing");
-    if (status == cudaStreamCaptureStatusNone) return;
-    if (shared_) throw error(errc::unsupported, "calls by copy engines cannot be captured where ranks share a GPU");
-    captured_ = true;
+    return status != cudaStreamCaptureStatusNone;
   }
 
   void keep_memory() noexcept {

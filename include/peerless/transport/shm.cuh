@@ -118,6 +118,10 @@ class shm {
     return staging_.refuse(protocol, shape, bytes, type);
   }
 
+  const char* refuse_on(protocol_id protocol, cudaStream_t stream) const {
+    return protocol == protocol_id::copied ? copies_->refuse_on(stream) : nullptr;
+  }
+
   template <class Op, class T>
     requires foldable<T, Op>
   void all_reduce(protocol_id protocol, const launch_shape& shape, const message<T>& msg, cudaStream_t stream) {

@@ -33,7 +33,7 @@ struct communicator_options {
   bool numa = true;
   // Ask for huge pages for slots of the full sizes, which makes regions multiples of 2 MiB. Needs Linux 6.1, or
   // advise or always in /sys/kernel/mm/transparent_hugepage/shmem_enabled. Off: measured without an IOMMU they give
-  // nothing to 1 MB and cost a quarter above (bench/NOTES.md); where one translates what GPUs access it may differ.
+  // nothing (bench/NOTES.md); where one translates what GPUs access it may differ.
   // Must be equal on all ranks, since it moves regions: or every rank throws errc::rendezvous_mismatch.
   bool huge_pages = false;
   // Where shared memory comes from; for unusual boxes and for tests. May differ between ranks: rank 0's counts.

@@ -22,11 +22,11 @@ set(PEERLESS_TARGET_Catch2 Catch2::Catch2)
 # The commit is read at configure time, and each commit, checkout or merge configures anew.
 function(peerless_write_build_info)
   set(commit "unknown")
-  if(PEERLESS_COMMIT)  # a copy of the sources without their history
+  if(PEERLESS_COMMIT)  # a copy of the sources, whose history may be absent or older
     set(commit "${PEERLESS_COMMIT}")
   endif()
   find_package(Git QUIET)
-  if(Git_FOUND AND EXISTS "${PROJECT_SOURCE_DIR}/.git")
+  if(NOT PEERLESS_COMMIT AND Git_FOUND AND EXISTS "${PROJECT_SOURCE_DIR}/.git")
     execute_process(COMMAND "${GIT_EXECUTABLE}" -C "${PROJECT_SOURCE_DIR}" rev-parse --short=12 HEAD
       OUTPUT_VARIABLE head RESULT_VARIABLE failed OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET)
     if(NOT failed)

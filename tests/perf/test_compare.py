@@ -135,11 +135,16 @@ class Compare(unittest.TestCase):
         for path in RESULTS:
             with self.subTest(path.name):
                 self.assertIn(", 0 regression(s)", self.expect(0, path, path))
+                rows = compare.read_rows(path)[0]
+
+                def spread(key):
+                    _, low, high, _ = compare.figures(rows[key], compare.yardstick_of(rows, key))
+                    return high / low
+
+                planted = min((key for key in rows if key[0].startswith("shm")), key=spread)  # a noisy row hides 40 %
                 lines = [json.loads(text) for text in path.read_text().splitlines()]
-                key = lambda entry: [entry.get(name) for name in compare.KEYS]
-                planted = key([entry for entry in lines if entry["transport"] == "shm"][-1])
                 for entry in lines:
-                    if key(entry) == planted:
+                    if tuple(entry.get(name) for name in compare.KEYS) == planted:
                         entry["time_us"] = {name: us * 1.4 for name, us in entry["time_us"].items()}
                         if "runs" in entry:
                             entry["runs"]["medians"] = [us * 1.4 for us in entry["runs"]["medians"]]

@@ -102,6 +102,10 @@ class gpu_arm final : public arm {
       check_cuda(cudaEventElapsedTime(&milliseconds, start_.get(), stop_.get()), "time between events");
       if (i >= n_dropped_samples) samples.push_back(static_cast<double>(milliseconds) * 1e3 / s.n_calls);
     }
+    // Destroying a graph may wait for all kernels of the device: where ranks share it, for a peer's next call as well,
+    // which waits for this rank. So nobody goes on before all have done it.
+    graph = {};
+    boot_.barrier(deadline::after(options_.deadline()));
     return samples;
   }
 

@@ -36,6 +36,14 @@
 #define PEERLESS_UNROLL
 #endif
 
+// 1 in device code for GPUs with instructions that convert 8-bit floating-point types (compute capability 8.9 and
+// later). Define PEERLESS_SOFTWARE_FP8 to do without them; the results are the same.
+#if defined(__CUDA_ARCH__) && !defined(PEERLESS_SOFTWARE_FP8)
+#define PEERLESS_FP8_UNITS (__CUDA_ARCH__ >= 890)
+#else
+#define PEERLESS_FP8_UNITS 0
+#endif
+
 // 1 in translation units that ThreadSanitizer instruments.
 #if defined(__SANITIZE_THREAD__)
 #define PEERLESS_THREAD_SANITIZER 1

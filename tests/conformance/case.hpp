@@ -13,8 +13,10 @@
 
 namespace peerless::test {
 
-inline constexpr std::array all_types = {dtype::f16, dtype::bf16, dtype::f32, dtype::f64, dtype::i32, dtype::u32};
-inline constexpr std::array all_ops = {reduce_op::sum, reduce_op::min, reduce_op::max};
+inline constexpr std::array all_types = {dtype::f8_e4m3, dtype::f8_e5m2, dtype::f16, dtype::bf16,
+                                         dtype::f32,     dtype::f64,     dtype::i8,  dtype::u8,
+                                         dtype::i32,     dtype::u32,     dtype::i64, dtype::u64};
+inline constexpr std::array all_ops = {reduce_op::sum, reduce_op::prod, reduce_op::min, reduce_op::max, reduce_op::avg};
 inline constexpr std::array all_protocols = {protocol_id::sentinel, protocol_id::flagged, protocol_id::bulk};
 
 // A group of sessions that asks for the same cases.

@@ -24,12 +24,20 @@ inline void case_counts(case_run& c) {
   }
 }
 
-// The protocol by plan, over the counts of every type.
+// The protocol by plan: every count of every type with every operation; among many ranks with one.
 inline void case_counts_by_plan(case_run& c) {
   std::size_t turn = 0;
   for (dtype type : all_types) {
-    for (std::size_t n : counts)
-      c.run({.type = type, .op = all_ops[turn++ % all_ops.size()], .n_elements = n, .data = payload::wide});
+    for (std::size_t n : counts) {
+      if (c.session().kind == wide_session) {
+        c.run({.type = type, .op = all_ops[turn++ % all_ops.size()], .n_elements = n, .data = payload::wide});
+        continue;
+      }
+      std::vector<call_spec> calls;
+      for (reduce_op operation : all_ops)
+        calls.push_back({.type = type, .op = operation, .n_elements = n, .data = payload::wide});
+      c.run(calls);
+    }
   }
 }
 
@@ -57,7 +65,7 @@ inline void case_in_place(case_run& c) {
         if (!c.admits(protocol, type, n * size_bytes(type))) continue;
         for (std::size_t offset : {0, 1}) {
           c.run({.type = type,
-                 .op = all_ops[n % 3],
+                 .op = all_ops[n % all_ops.size()],
                  .n_elements = n,
                  .protocol = protocol,
                  .out_offset = offset,
@@ -112,7 +120,7 @@ inline void case_larger_than_slots(case_run& c) {
     for (std::size_t bytes : {chunk, row, ring, 3 * ring, 5 * sizes.flagged_slot_bytes}) {
       std::size_t const n = bytes / size_bytes(type);
       for (std::size_t count : {n - 1, n, n + 1})
-        c.run({.type = type, .op = all_ops[count % 3], .n_elements = count, .protocol = protocol_id::bulk});
+        c.run({.type = type, .op = all_ops[count % all_ops.size()], .n_elements = count, .protocol = protocol_id::bulk});
     }
     c.run({.type = type,
            .n_elements = 3 * sizes.flagged_slot_bytes / size_bytes(type) + 1,

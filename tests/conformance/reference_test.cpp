@@ -50,19 +50,34 @@ TEST_CASE("decoding follows the definition of the formats") {
   CHECK(detail::decode(brain, 0x0001) == 0x1p-133);
   CHECK(detail::decode(brain, 0x7f7f) == 0x1.fep127);
   CHECK(std::isnan(detail::decode(brain, 0xffff)));
+  auto const e4m3 = detail::format_of(dtype::f8_e4m3);
+  auto const e5m2 = detail::format_of(dtype::f8_e5m2);
+  CHECK(detail::decode(e4m3, 0x38) == 1.0);
+  CHECK(detail::decode(e4m3, 0x7e) == 448.0);
+  CHECK(detail::decode(e4m3, 0x78) == 256.0);
+  CHECK(detail::decode(e4m3, 0x81) == -0x1p-9);
+  CHECK(std::isnan(detail::decode(e4m3, 0x7f)));
+  CHECK(detail::decode(e5m2, 0x3c) == 1.0);
+  CHECK(detail::decode(e5m2, 0xfb) == -57344.0);
+  CHECK(detail::decode(e5m2, 0x01) == 0x1p-16);
+  CHECK(std::isinf(detail::decode(e5m2, 0x7c)));
+  CHECK(std::isnan(detail::decode(e5m2, 0x7d)));
 }
 
 TEST_CASE("encoding inverts decoding and rounds ties to even") {
-  for (dtype type : {dtype::f16, dtype::bf16}) {
+  for (dtype type : {dtype::f16, dtype::bf16, dtype::f8_e4m3, dtype::f8_e5m2}) {
     auto const f = detail::format_of(type);
     unsigned wrong = 0;
-    for (std::uint32_t bits = 0; bits < 65536; ++bits) {
+    for (std::uint64_t bits = 0; bits <= f.all_ones(); ++bits) {
       double const value = detail::decode(f, bits);
-      if (detail::encode(f, value) != (std::isnan(value) ? 0x7fffu : bits)) ++wrong;
+      std::uint64_t const back = std::isnan(value)   ? f.all_ones() >> 1
+                                 : std::isinf(value) ? (bits & f.sign()) | f.beyond()
+                                                     : bits;
+      if (detail::encode(f, value) != back) ++wrong;
     }
     CHECK(wrong == 0);
     // Half-way points of neighbours go to the even one; a little less or more goes to the nearer one.
-    for (std::uint32_t bits = 0; bits + 1 < f.infinity(); ++bits) {
+    for (std::uint64_t bits = 0; bits < f.largest(); ++bits) {
       double const low = detail::decode(f, bits), high = detail::decode(f, bits + 1), middle = low + (high - low) / 2;
       if (detail::encode(f, middle) != bits + (bits & 1)) ++wrong;
       if (detail::encode(f, std::nextafter(middle, low)) != bits) ++wrong;
@@ -70,6 +85,11 @@ TEST_CASE("encoding inverts decoding and rounds ties to even") {
     }
     CHECK(wrong == 0);
   }
+  auto const e4m3 = detail::format_of(dtype::f8_e4m3);
+  CHECK(detail::encode(e4m3, 463.9) == 0x7e);
+  CHECK(detail::encode(e4m3, 1e9) == 0x7e);
+  CHECK(detail::encode(e4m3, -std::numeric_limits<double>::infinity()) == 0xfe);
+  CHECK(detail::encode(detail::format_of(dtype::f8_e5m2), 61440.0) == 0x7b);
   auto const half = detail::format_of(dtype::f16);
   CHECK(detail::encode(half, 65519.99) == 0x7bff);
   CHECK(detail::encode(half, 65520.0) == half_infinity);
@@ -98,8 +118,40 @@ TEST_CASE("the order of the fold is that of the ranks") {
   CHECK(reduced(dtype::f32, reduce_op::sum, {f32(3e38f), f32(3e38f), f32(-3e38f)}) == 0x7f800000);
 }
 
+TEST_CASE("fp8 is folded in f32, rounded once and saturates") {
+  // 16 + 1 + 1: each e4m3 addition would round back to 16 (spacing 2, to even); the f32 fold gives 18.
+  CHECK(reduced(dtype::f8_e4m3, reduce_op::sum, {0x58, 0x38, 0x38}) == 0x59);
+  CHECK(reduced(dtype::f8_e4m3, reduce_op::sum, {0x7e, 0x7e, 0xfe, 0}) == 0x7e);
+  CHECK(reduced(dtype::f8_e4m3, reduce_op::sum, {0x7e, 0x7e}) == 0x7e);
+  CHECK(reduced(dtype::f8_e5m2, reduce_op::sum, {0xfb, 0xfb}) == 0xfb);
+  CHECK(reduced(dtype::f8_e5m2, reduce_op::max, {0x7c, 0}) == 0x7b);
+  CHECK(reduced(dtype::f8_e5m2, reduce_op::min, {0xfc, 0x7d}) == 0x7f);
+  CHECK(reduced(dtype::f8_e4m3, reduce_op::prod, {0x40, 0xc0, 0x40}) == 0xd0);  // 2 * -2 * 2
+}
+
+TEST_CASE("products and averages") {
+  CHECK(reduced(dtype::f32, reduce_op::prod, {f32(3), f32(-5)}) == f32(-15));
+  CHECK(reduced(dtype::f32, reduce_op::prod, {f32(0x1p-75f), f32(0x1p-74f)}) == 1);
+  CHECK(reduced(dtype::f64, reduce_op::prod, {f64(0x1p-537), f64(-0x1p-537)}) == 0x8000000000000001);
+  CHECK(reduced(dtype::f16, reduce_op::prod, {0x5c00, 0x5c00}) == half_infinity);
+  CHECK(reduced(dtype::f32, reduce_op::prod, {0x7f800000, 0}) == 0x7fffffff);
+  CHECK(reduced(dtype::f32, reduce_op::avg, {f32(1), f32(0), f32(0)}) == f32(1.0f / 3.0f));
+  CHECK(reduced(dtype::f64, reduce_op::avg, {f64(2), f64(0), f64(0)}) == f64(2.0 / 3.0));
+  CHECK(reduced(dtype::f16, reduce_op::avg, {0x7bff, 0x7bff}) == 0x7bff);
+  CHECK(reduced(dtype::f16, reduce_op::avg, {half_40000, half_40000, half_minus_60000, 0}) == 0x6ce2);  // 5000
+  CHECK(reduced(dtype::i8, reduce_op::avg, {0xfc, 0xfd}) == 0xfd);                                      // (-4 - 3) / 2
+  CHECK(reduced(dtype::u8, reduce_op::avg, {0xfc, 0xfd}) == 0x7c);  // 249 / 2: the sum has wrapped
+  CHECK(reduced(dtype::i64, reduce_op::avg, {std::uint64_t(-7), 0}) == std::uint64_t(-3));
+  CHECK(reduced(dtype::u64, reduce_op::avg, {~std::uint64_t{0}, 0}) == ~std::uint64_t{0} >> 1);
+  CHECK(reduced(dtype::i8, reduce_op::prod, {0x80, 0xff}) == 0x80);
+  CHECK(reduced(dtype::u32, reduce_op::prod, {0x10001, 0x10001}) == 0x20001);
+  CHECK(reduced(dtype::u64, reduce_op::prod, {std::uint64_t{1} << 63, 3}) == std::uint64_t{1} << 63);
+}
+
 TEST_CASE("every NaN is the canonical one, zeros keep their signs") {
-  for (reduce_op operation : {reduce_op::sum, reduce_op::min, reduce_op::max}) {
+  for (reduce_op operation : {reduce_op::sum, reduce_op::prod, reduce_op::min, reduce_op::max, reduce_op::avg}) {
+    CHECK(reduced(dtype::f8_e4m3, operation, {0x38, 0xff}) == 0x7f);
+    CHECK(reduced(dtype::f8_e5m2, operation, {0xfd}) == 0x7f);
     CHECK(reduced(dtype::f16, operation, {0xfe01}) == 0x7fff);
     CHECK(reduced(dtype::f16, operation, {0x3c00, 0x7c01}) == 0x7fff);
     CHECK(reduced(dtype::bf16, operation, {0xffff, 0x3f80}) == 0x7fff);
@@ -129,7 +181,9 @@ TEST_CASE("integers wrap and compare in their own order") {
 TEST_CASE("sums lie within the standard bound of the exact value") {
   constexpr std::size_t n = 4096;
   unsigned wrong = 0, compared = 0;
-  for (dtype type : {dtype::f16, dtype::bf16, dtype::f32, dtype::f64}) {
+  for (dtype type : {dtype::f8_e4m3, dtype::f8_e5m2, dtype::f16, dtype::bf16, dtype::f32, dtype::f64}) {
+    auto const largest =
+        static_cast<long double>(detail::decode(detail::format_of(type), detail::format_of(type).largest()));
     for (payload data :
          {payload::uniform, payload::wide, payload::subnormals, payload::counted, payload::signed_zeros}) {
       for (int world : {1, 2, 3, 8, 16}) {
@@ -147,7 +201,7 @@ TEST_CASE("sums lie within the standard bound of the exact value") {
           for (auto const* input : pointers)
             exact += value_at(type, input, i), magnitudes += std::fabs(value_at(type, input, i));
           long double const got = value_at(type, result.data(), i);
-          if (!std::isfinite(got)) continue;  // overflow is the business of the closed forms
+          if (std::fabs(got) >= largest) continue;  // overflow is the business of the closed forms
           ++compared;
           if (std::fabs(got - exact) > sum_tolerance(type, world, magnitudes, exact)) ++wrong;
         }
@@ -159,7 +213,8 @@ TEST_CASE("sums lie within the standard bound of the exact value") {
 }
 
 TEST_CASE("payloads hold what they promise, the same from any starting index") {
-  for (dtype type : {dtype::f16, dtype::bf16, dtype::f32, dtype::f64, dtype::i32, dtype::u32}) {
+  for (int code = 0; code <= static_cast<int>(dtype::f8_e5m2); ++code) {
+    auto const type = static_cast<dtype>(code);
     std::size_t const width = peerless::size_bytes(type);
     for (int kind = 0; kind < static_cast<int>(payload::last_); ++kind) {
       std::vector<std::byte> whole(4096 * width), parts(4096 * width);

@@ -42,26 +42,38 @@ constexpr const char* name_of(payload kind) {
 
 namespace detail {
 
-// The fields of a binary floating-point format, as bit patterns in the low bits of a 64-bit word.
+// The fields of a binary floating-point format, as bit patterns in the low bits of a 64-bit word. With `infinite` the
+// largest exponent holds infinities and NaNs; else there is one NaN a sign, all ones, and no infinity.
 struct format {
   unsigned bits, mantissa_bits, exponent_bits;
+  bool infinite = true;
   constexpr std::uint64_t mantissa_mask() const { return (std::uint64_t{1} << mantissa_bits) - 1; }
   constexpr std::uint64_t exponent_max() const { return (std::uint64_t{1} << exponent_bits) - 1; }
   constexpr std::uint64_t bias() const { return exponent_max() >> 1; }
   constexpr std::uint64_t all_ones() const { return bits == 64 ? ~std::uint64_t{0} : (std::uint64_t{1} << bits) - 1; }
   constexpr std::uint64_t sign() const { return std::uint64_t{1} << (bits - 1); }
-  constexpr std::uint64_t infinity() const { return exponent_max() << mantissa_bits; }
   constexpr std::uint64_t one() const { return bias() << mantissa_bits; }
+  constexpr std::uint64_t largest() const {  // finite
+    return infinite ? (exponent_max() << mantissa_bits) - 1 : (all_ones() >> 1) - 1;
+  }
+  // What a number beyond the largest becomes: an infinity, but in formats of one byte the largest.
+  constexpr std::uint64_t beyond() const { return bits == 8 ? largest() : largest() + 1; }
+  constexpr bool is_nan(std::uint64_t word) const { return (word & ~sign()) > largest() + (infinite ? 1 : 0); }
 };
 
 constexpr format format_of(dtype type) {
   switch (type) {
+    case dtype::f8_e4m3: return {8, 3, 4, false};
+    case dtype::f8_e5m2: return {8, 2, 5};
     case dtype::f16: return {16, 10, 5};
     case dtype::bf16: return {16, 7, 8};
     case dtype::f32: return {32, 23, 8};
     default: return {64, 52, 11};
   }
 }
+
+constexpr bool is_integer(dtype type) { return type <= dtype::u64; }
+constexpr bool is_signed_integer(dtype type) { return type == dtype::i8 || type == dtype::i32 || type == dtype::i64; }
 
 // The closed forms, as integers.
 constexpr std::int64_t counted_value(int rank, std::size_t index) {
@@ -72,7 +84,8 @@ constexpr std::int64_t partial_sums_value(int rank) {
   return values[rank % 4];
 }
 
-// The bits of an integer of at most 53 significant bits; what the mantissa cannot hold is cut.
+// The bits of an integer of at most 53 significant bits; what the mantissa cannot hold is cut, and what is too large
+// becomes the largest number.
 constexpr std::uint64_t from_integer(format f, std::int64_t value) {
   if (value == 0) return 0;
   std::uint64_t const sign = value < 0 ? f.sign() : 0;
@@ -81,7 +94,8 @@ constexpr std::uint64_t from_integer(format f, std::int64_t value) {
   std::uint64_t const rest = magnitude ^ std::uint64_t{1} << top;
   std::uint64_t const mantissa =
       top <= f.mantissa_bits ? rest << (f.mantissa_bits - top) : rest >> (top - f.mantissa_bits);
-  return sign | (f.bias() + top) << f.mantissa_bits | mantissa;
+  std::uint64_t const bits = (f.bias() + top) << f.mantissa_bits | mantissa;
+  return sign | (bits < f.largest() ? bits : f.largest());
 }
 
 // A number of either sign with an exponent in [bias - below, bias + above] and random mantissa. `h` is random.
@@ -97,7 +111,7 @@ constexpr std::uint64_t float_element(format f, payload kind, std::uint64_t h, s
     case payload::uniform: return plain;
     case payload::wide: {
       std::uint64_t const exponent = (h >> 32) % f.exponent_max();  // finite
-      return (plain & ~f.infinity()) | exponent << f.mantissa_bits;
+      return (plain & (f.sign() | f.mantissa_mask())) | exponent << f.mantissa_bits;
     }
     case payload::bits: return h & f.all_ones();
     case payload::nans: {
@@ -106,9 +120,11 @@ constexpr std::uint64_t float_element(format f, payload kind, std::uint64_t h, s
       std::uint64_t mantissa = (h >> 1) & f.mantissa_mask();
       mantissa = choice == 0 ? mantissa | quiet : mantissa & ~quiet;
       if (mantissa == 0) mantissa = 1;
-      return ((h & 1) != 0 ? f.sign() : 0) | f.infinity() | mantissa;
+      if (!f.infinite) mantissa = f.mantissa_mask();
+      return ((h & 1) != 0 ? f.sign() : 0) | f.exponent_max() << f.mantissa_bits | mantissa;
     }
-    case payload::infinities: return choice < 3 ? ((h & 1) != 0 ? f.sign() : 0) | f.infinity() : plain;
+    case payload::infinities:
+      return choice < 3 ? ((h & 1) != 0 ? f.sign() : 0) | (f.largest() + (f.infinite ? 1 : 0)) : plain;
     case payload::signed_zeros: return ((h & 1) != 0 ? f.sign() : 0) | (choice == 0 ? 1 : 0);
     case payload::low_word_ones:
       if (f.bits == 64) {
@@ -117,8 +133,8 @@ constexpr std::uint64_t float_element(format f, payload kind, std::uint64_t h, s
       }
       [[fallthrough]];
     case payload::sentinel_words: {
-      // A word of all ones: both halves of a pair of 16-bit elements, by the pair's hash; either half of an f64.
-      if (f.bits == 16) return (word_hash & 3) == 0 ? f.all_ones() : plain;
+      // A word of all ones: all elements of a word of narrow ones, by the word's hash; either half of an f64.
+      if (f.bits <= 16) return (word_hash & 3) == 0 ? f.all_ones() : plain;
       if (f.bits == 32) return choice < 4 ? f.all_ones() : plain;
       return choice < 2   ? f.all_ones()
              : choice < 6 ? (plain | 0xffffffffu)
@@ -128,7 +144,7 @@ constexpr std::uint64_t float_element(format f, payload kind, std::uint64_t h, s
     case payload::extremes: {
       std::uint64_t const sign = (h & 1) != 0 ? f.sign() : 0;
       switch (choice & 3) {
-        case 0: return sign | (f.infinity() - 1);                   // largest finite
+        case 0: return sign | f.largest();
         case 1: return sign | 1;                                    // least subnormal
         case 2: return sign | std::uint64_t{1} << f.mantissa_bits;  // least normal
         default: return sign | f.one();
@@ -139,20 +155,22 @@ constexpr std::uint64_t float_element(format f, payload kind, std::uint64_t h, s
   }
 }
 
-constexpr std::uint32_t integer_element(payload kind, std::uint64_t h) {
-  auto const any = static_cast<std::uint32_t>(h >> 16);
+// `word_hash` is the same for all elements of a 4-byte word.
+template <class Word>
+constexpr Word integer_element(payload kind, std::uint64_t h, std::uint64_t word_hash) {
+  constexpr Word most = ~Word{0}, high = static_cast<Word>(Word{1} << (8 * sizeof(Word) - 1));
+  auto const any = static_cast<Word>(sizeof(Word) == 8 ? mix(h) : h >> 16);
   switch (kind) {
     case payload::sentinel_words:
     case payload::low_word_ones:
-    case payload::nans: return (h & 3) == 0 ? 0xffffffffu : any;
+    case payload::nans: return (word_hash & 3) == 0 ? most : any;
     case payload::extremes:
     case payload::infinities: {
-      constexpr std::uint32_t values[] = {0x80000000u, 0x7fffffffu, 0u, 1u, 0xffffffffu, 0x80000001u, 0xfffffffeu, 2u};
+      constexpr Word values[] = {high, high - 1, 0, 1, most, high + 1, most - 1, 2};
       return values[h & 7];
     }
     case payload::signed_zeros:
-    case payload::subnormals:
-      return (h & 1) != 0 ? static_cast<std::uint32_t>(h >> 60) : 0u - static_cast<std::uint32_t>(h >> 60);
+    case payload::subnormals: return static_cast<Word>((h & 1) != 0 ? h >> 60 : 0 - (h >> 60));
     default: return any;
   }
 }
@@ -169,7 +187,7 @@ inline void fill_closed_form(dtype type, payload kind, int rank, std::size_t fir
   auto const value = [&](std::size_t i) {
     return kind == payload::counted ? counted_value(rank, first + i) : partial_sums_value(rank);
   };
-  bool const integer = type == dtype::i32 || type == dtype::u32;
+  bool const integer = is_integer(type);
   format const f = format_of(type);
   std::size_t const width = peerless::size_bytes(type);
   for (std::size_t i = 0; i < out.size() / width; ++i) {
@@ -188,37 +206,39 @@ inline void fill(dtype type, payload kind, std::uint64_t seed, int rank, std::si
   std::uint64_t const stream = mix(seed ^ mix(static_cast<std::uint64_t>(rank) + 1));
   std::size_t const n = out.size() / peerless::size_bytes(type);
   auto const hash = [stream, first](std::size_t i) { return mix(stream + (first + i)); };
-  auto const word_hash = [stream, first](std::size_t i) {
+  // Narrow elements that share a word mostly do so in aligned words of the message; in every eighth group of 64 not.
+  std::size_t const per_word = peerless::size_bytes(type) < 4 ? 4 / peerless::size_bytes(type) : 1;
+  auto const word_hash = [stream, first, per_word](std::size_t i) {
     std::uint64_t const index = first + i;
-    // Pairs mostly begin at even indices (aligned words of the message); in every eighth group of 64 at odd ones.
     std::uint64_t const shift = (index >> 6) % 8 == 7 ? 1 : 0;
-    return mix(~stream + ((index + shift) >> 1));
+    return mix(~stream + (index + shift) / per_word);
+  };
+  auto const integers = [&]<class Word>(Word) {
+    detail::fill_words<Word>(out.data(), n, [&](std::size_t i) {
+      std::uint64_t const h = hash(i);
+      return detail::integer_element<Word>(kind, h, sizeof(Word) < 4 ? word_hash(i) : h);
+    });
+  };
+  auto const floats = [&]<class Word>(Word) {
+    detail::fill_words<Word>(out.data(), n, [&](std::size_t i) {
+      bool const grouped = sizeof(Word) < 4 && kind >= payload::sentinel_words;
+      std::uint64_t const h = hash(i);
+      return detail::float_element(detail::format_of(type), kind, h, grouped ? word_hash(i) : 0, (h & 2) != 0);
+    });
   };
   switch (type) {
+    case dtype::i8:
+    case dtype::u8: return integers(std::uint8_t{});
     case dtype::i32:
-    case dtype::u32:
-      detail::fill_words<std::uint32_t>(out.data(), n,
-                                        [&](std::size_t i) { return detail::integer_element(kind, hash(i)); });
-      return;
+    case dtype::u32: return integers(std::uint32_t{});
+    case dtype::i64:
+    case dtype::u64: return integers(std::uint64_t{});
+    case dtype::f8_e4m3:
+    case dtype::f8_e5m2: return floats(std::uint8_t{});
     case dtype::f16:
-    case dtype::bf16: {
-      auto const f = detail::format_of(type);
-      detail::fill_words<std::uint16_t>(out.data(), n, [&](std::size_t i) {
-        return detail::float_element(f, kind, hash(i), kind >= payload::sentinel_words ? word_hash(i) : 0, false);
-      });
-      return;
-    }
-    case dtype::f32:
-      detail::fill_words<std::uint32_t>(out.data(), n, [&](std::size_t i) {
-        return detail::float_element(detail::format_of(dtype::f32), kind, hash(i), 0, false);
-      });
-      return;
-    default:
-      detail::fill_words<std::uint64_t>(out.data(), n, [&](std::size_t i) {
-        std::uint64_t const h = hash(i);
-        return detail::float_element(detail::format_of(dtype::f64), kind, h, 0, (h & 2) != 0);
-      });
-      return;
+    case dtype::bf16: return floats(std::uint16_t{});
+    case dtype::f32: return floats(std::uint32_t{});
+    case dtype::f64: return floats(std::uint64_t{});
   }
 }
 

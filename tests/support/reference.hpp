@@ -1,12 +1,14 @@
 // What an all-reduce must return, bit for bit, computed apart from the library: no function of it is used here.
 //
-// The rule: fold in rank order from rank 0's value in the accumulator type (f32 for f16, bf16 and f32; f64; integers
-// wrap), one rounding to nearest even at the end. min and max: NaN wins, -0 < +0. Every NaN result is the canonical
-// one (all bits set but the sign). A fold over one rank follows the same rule.
+// The rule: fold in rank order from rank 0's value in the accumulator type (f32 for f16, bf16, fp8 and f32; f64;
+// integers wrap), one rounding to nearest even at the end; fp8 saturates. avg: the sum, divided once in the
+// accumulator, integers towards zero. min and max: NaN wins, -0 < +0. Every NaN result is the canonical one (all bits
+// set but the sign). A fold over one rank follows the same rule.
 //
-// How it is computed: an f32 addition as a double addition rounded to float (correctly rounded, since 53 >= 2 * 24 + 2;
-// Figueroa 1995); two-byte formats are decoded by a table made from their definition, and encoded by rounding a double
-// to a multiple of the format's spacing; min and max compare integer keys.
+// How it is computed: an f32 operation as one of doubles rounded to float (correctly rounded, since 53 >= 2 * 24 + 2;
+// Figueroa 1995; a product is exact, and a quotient by at most 16 is never near enough to half a subnormal step);
+// narrow formats are decoded by a table made from their definition, and encoded by rounding a double to a multiple of
+// the format's spacing; min and max compare integer keys.
 #pragma once
 
 #include <array>
@@ -16,6 +18,7 @@
 #include <cstdint>
 #include <cstring>
 #include <limits>
+#include <type_traits>
 
 #include <peerless/core/types.hpp>
 
@@ -29,26 +32,24 @@ namespace detail {
 
 // The value of a bit pattern, from the definition of the format. Exact in double for the formats used here.
 inline double decode(format f, std::uint64_t bits) {
+  if (f.is_nan(bits)) return std::numeric_limits<double>::quiet_NaN();
+  double const sign = (bits & f.sign()) != 0 ? -1.0 : 1.0;
+  if ((bits & ~f.sign()) > f.largest()) return sign * std::numeric_limits<double>::infinity();
   std::uint64_t const exponent = (bits >> f.mantissa_bits) & f.exponent_max();
   auto const mantissa = static_cast<double>(bits & f.mantissa_mask());
-  double const sign = (bits & f.sign()) != 0 ? -1.0 : 1.0;
-  if (exponent == f.exponent_max()) {
-    if (mantissa != 0) return std::numeric_limits<double>::quiet_NaN();
-    return sign * std::numeric_limits<double>::infinity();
-  }
   int const bias = static_cast<int>(f.bias());
   int const shift = (exponent == 0 ? 1 : static_cast<int>(exponent)) - bias - static_cast<int>(f.mantissa_bits);
   double const hidden = exponent == 0 ? 0.0 : std::ldexp(1.0, static_cast<int>(f.mantissa_bits));
   return sign * std::ldexp(hidden + mantissa, shift);
 }
 
-// The bit pattern of `value` rounded to nearest even in a two-byte format: |value| as a multiple of the spacing of the
-// format around it, rounded to an integer by adding and subtracting 2^52.
+// The bit pattern of `value` rounded to nearest even in a format of one or two bytes: |value| as a multiple of the
+// spacing of the format around it, rounded to an integer by adding and subtracting 2^52.
 inline std::uint64_t encode(format f, double value) {
   if (std::isnan(value)) return f.all_ones() >> 1;
   std::uint64_t const sign = std::signbit(value) ? f.sign() : 0;
   double const magnitude = std::fabs(value);
-  if (std::isinf(value)) return sign | f.infinity();
+  if (std::isinf(value)) return sign | f.beyond();
   int const least = 1 - static_cast<int>(f.bias());
   int exponent = static_cast<int>(std::bit_cast<std::uint64_t>(magnitude) >> 52) - 1023;
   if (exponent < least) exponent = least;
@@ -56,25 +57,25 @@ inline std::uint64_t encode(format f, double value) {
   double const scaled = magnitude * std::bit_cast<double>(static_cast<std::uint64_t>(1023 - spacing) << 52);
   auto const steps = static_cast<std::uint64_t>((scaled + 0x1p52) - 0x1p52);
   std::uint64_t const bits = (static_cast<std::uint64_t>(exponent - least) << f.mantissa_bits) + steps;
-  return sign | (bits >= f.infinity() ? f.infinity() : bits);
+  return sign | (bits > f.largest() ? f.beyond() : bits);
 }
 
-// Values of all patterns of a two-byte format.
+// Values of all patterns of a format of one or two bytes.
 class decode_table {
  public:
   explicit decode_table(format f) {
-    for (std::size_t i = 0; i < values_.size(); ++i) values_[i] = static_cast<float>(decode(f, i));
+    for (std::size_t i = 0; i < values_.size(); ++i) values_[i] = static_cast<float>(decode(f, i & f.all_ones()));
   }
-  double operator[](std::uint16_t bits) const { return values_[bits]; }
+  double operator[](std::uint64_t bits) const { return values_[bits]; }
 
  private:
   std::array<float, 65536> values_;
 };
 
 inline const decode_table& table_of(dtype type) {
-  static const decode_table half(format_of(dtype::f16));
-  static const decode_table brain(format_of(dtype::bf16));
-  return type == dtype::f16 ? half : brain;
+  static const decode_table half(format_of(dtype::f16)), brain(format_of(dtype::bf16)), e4m3(format_of(dtype::f8_e4m3)),
+      e5m2(format_of(dtype::f8_e5m2));
+  return type == dtype::f16 ? half : type == dtype::bf16 ? brain : type == dtype::f8_e4m3 ? e4m3 : e5m2;
 }
 
 template <class Word>
@@ -98,95 +99,117 @@ std::uint64_t extreme_float(format f, const std::byte* const* inputs, int world,
   std::uint64_t best = 0, best_key = 0;
   for (int rank = 0; rank < world; ++rank) {
     std::uint64_t const bits = load<Word>(inputs[rank], i);
-    if ((bits & ~f.sign()) > f.infinity()) return f.all_ones() >> 1;
+    if (f.is_nan(bits)) return f.all_ones() >> 1;
     std::uint64_t const key = (bits & f.sign()) != 0 ? ~bits & f.all_ones() : bits | f.sign();
     if (rank == 0 || (greatest ? key > best_key : key < best_key)) best = bits, best_key = key;
   }
-  return best;
+  return (best & ~f.sign()) > f.largest() ? (best & f.sign()) | f.beyond() : best;
 }
 
-inline std::uint32_t fold_integers(dtype type, reduce_op op, const std::byte* const* inputs, int world, std::size_t i) {
-  std::uint32_t const flip = type == dtype::i32 ? 0x80000000u : 0u;  // the order of signed numbers
-  std::uint32_t result = load<std::uint32_t>(inputs[0], i);
+// sum, prod and avg. `value(bits)` is a pattern's value; `rounded(x)` the result of one operation in the accumulator
+// type, given exactly or, for f64, as rounded already.
+template <class Word, class Value, class Rounded>
+double fold_floats(reduce_op op, const std::byte* const* inputs, int world, std::size_t i, const Value& value,
+                   const Rounded& rounded) {
+  double folded = value(load<Word>(inputs[0], i));
   for (int rank = 1; rank < world; ++rank) {
-    std::uint32_t const next = load<std::uint32_t>(inputs[rank], i);
-    if (op == reduce_op::sum) {
-      result += next;
-    } else if (((next ^ flip) > (result ^ flip)) == (op == reduce_op::max)) {
-      result = next;
-    }
+    double const next = value(load<Word>(inputs[rank], i));
+    folded = rounded(op == reduce_op::prod ? folded * next : folded + next);
   }
-  return result;
+  return op == reduce_op::avg ? rounded(folded / world) : folded;
 }
 
-inline double sum_in_f32(double sum, double next) { return static_cast<double>(static_cast<float>(sum + next)); }
+template <class Word>
+void reduce_integers(dtype type, reduce_op op, const std::byte* const* inputs, int world, std::size_t n,
+                     std::byte* out) {
+  bool const has_sign = is_signed_integer(type);
+  Word const flip = has_sign ? static_cast<Word>(Word{1} << (8 * sizeof(Word) - 1)) : Word{0};  // the order of signs
+  fold_words<Word>(n, out, [&](std::size_t i) {
+    Word folded = load<Word>(inputs[0], i);
+    for (int rank = 1; rank < world; ++rank) {
+      Word const next = load<Word>(inputs[rank], i);
+      if (op == reduce_op::sum || op == reduce_op::avg) {
+        folded = static_cast<Word>(folded + next);
+      } else if (op == reduce_op::prod) {
+        folded = static_cast<Word>(std::uint64_t{folded} * next);
+      } else if ((static_cast<Word>(next ^ flip) > static_cast<Word>(folded ^ flip)) == (op == reduce_op::max)) {
+        folded = next;
+      }
+    }
+    if (op != reduce_op::avg) return folded;
+    using signed_word = std::make_signed_t<Word>;
+    return has_sign ? static_cast<Word>(static_cast<signed_word>(folded) / static_cast<signed_word>(world))
+                    : static_cast<Word>(folded / static_cast<Word>(world));
+  });
+}
+
+template <class Word>
+void reduce_floats(dtype type, reduce_op op, const std::byte* const* inputs, int world, std::size_t n, std::byte* out) {
+  format const f = format_of(type);
+  if (op == reduce_op::min || op == reduce_op::max) {
+    return fold_words<Word>(
+        n, out, [&](std::size_t i) { return extreme_float<Word>(f, inputs, world, i, op == reduce_op::max); });
+  }
+  auto const in_f32 = [](double x) { return static_cast<double>(static_cast<float>(x)); };
+  if constexpr (sizeof(Word) <= 2) {
+    decode_table const& values = table_of(type);
+    auto const value = [&](Word bits) { return values[bits]; };
+    fold_words<Word>(n, out,
+                     [&](std::size_t i) { return encode(f, fold_floats<Word>(op, inputs, world, i, value, in_f32)); });
+  } else if constexpr (sizeof(Word) == 4) {
+    auto const value = [](Word bits) { return static_cast<double>(std::bit_cast<float>(bits)); };
+    fold_words<Word>(n, out, [&](std::size_t i) {
+      double const folded = fold_floats<Word>(op, inputs, world, i, value, in_f32);
+      return std::isnan(folded) ? Word{0x7fffffffu} : std::bit_cast<Word>(static_cast<float>(folded));
+    });
+  } else {
+    auto const value = [](Word bits) { return std::bit_cast<double>(bits); };
+    fold_words<Word>(n, out, [&](std::size_t i) {
+      double const folded = fold_floats<Word>(op, inputs, world, i, value, [](double x) { return x; });
+      return std::isnan(folded) ? Word{0x7fffffffffffffffu} : std::bit_cast<Word>(folded);
+    });
+  }
+}
 
 }  // namespace detail
 
 // Writes to `out` the reduction of n elements of inputs[0] ... inputs[world - 1]; no alignment is asked for.
-// `op` is sum, min or max; `type` one of f16 bf16 f32 f64 i32 u32.
 inline void reference_reduce(dtype type, reduce_op op, const std::byte* const* inputs, int world, std::size_t n,
                              std::byte* out) {
-  using namespace detail;
-  bool const greatest = op == reduce_op::max;
-  format const f = format_of(type);
   switch (type) {
+    case dtype::i8:
+    case dtype::u8: return detail::reduce_integers<std::uint8_t>(type, op, inputs, world, n, out);
     case dtype::i32:
-    case dtype::u32:
-      fold_words<std::uint32_t>(n, out, [&](std::size_t i) { return fold_integers(type, op, inputs, world, i); });
-      return;
+    case dtype::u32: return detail::reduce_integers<std::uint32_t>(type, op, inputs, world, n, out);
+    case dtype::i64:
+    case dtype::u64: return detail::reduce_integers<std::uint64_t>(type, op, inputs, world, n, out);
+    case dtype::f8_e4m3:
+    case dtype::f8_e5m2: return detail::reduce_floats<std::uint8_t>(type, op, inputs, world, n, out);
     case dtype::f16:
-    case dtype::bf16: {
-      if (op != reduce_op::sum) {
-        fold_words<std::uint16_t>(
-            n, out, [&](std::size_t i) { return extreme_float<std::uint16_t>(f, inputs, world, i, greatest); });
-        return;
-      }
-      decode_table const& values = table_of(type);
-      fold_words<std::uint16_t>(n, out, [&](std::size_t i) {
-        double sum = values[load<std::uint16_t>(inputs[0], i)];
-        for (int rank = 1; rank < world; ++rank) sum = sum_in_f32(sum, values[load<std::uint16_t>(inputs[rank], i)]);
-        return encode(f, sum);
-      });
-      return;
-    }
-    case dtype::f32:
-      if (op != reduce_op::sum) {
-        fold_words<std::uint32_t>(
-            n, out, [&](std::size_t i) { return extreme_float<std::uint32_t>(f, inputs, world, i, greatest); });
-        return;
-      }
-      fold_words<std::uint32_t>(n, out, [&](std::size_t i) {
-        double sum = load<float>(inputs[0], i);
-        for (int rank = 1; rank < world; ++rank) sum = sum_in_f32(sum, load<float>(inputs[rank], i));
-        return std::isnan(sum) ? std::uint32_t{0x7fffffffu} : std::bit_cast<std::uint32_t>(static_cast<float>(sum));
-      });
-      return;
-    default:
-      if (op != reduce_op::sum) {
-        fold_words<std::uint64_t>(
-            n, out, [&](std::size_t i) { return extreme_float<std::uint64_t>(f, inputs, world, i, greatest); });
-        return;
-      }
-      fold_words<std::uint64_t>(n, out, [&](std::size_t i) {
-        double sum = load<double>(inputs[0], i);
-        for (int rank = 1; rank < world; ++rank) sum += load<double>(inputs[rank], i);
-        return std::isnan(sum) ? std::uint64_t{0x7fffffffffffffffu} : std::bit_cast<std::uint64_t>(sum);
-      });
-      return;
+    case dtype::bf16: return detail::reduce_floats<std::uint16_t>(type, op, inputs, world, n, out);
+    case dtype::f32: return detail::reduce_floats<std::uint32_t>(type, op, inputs, world, n, out);
+    case dtype::f64: return detail::reduce_floats<std::uint64_t>(type, op, inputs, world, n, out);
   }
 }
 
-// The value of element i of `data`, in long double: exact for every floating-point and integer type used here.
+// The value of element i of `data`, in long double: exact for every type.
 inline long double value_at(dtype type, const std::byte* data, std::size_t i) {
+  using namespace detail;
   switch (type) {
-    case dtype::i32: return detail::load<std::int32_t>(data, i);
-    case dtype::u32: return detail::load<std::uint32_t>(data, i);
+    case dtype::i8: return load<std::int8_t>(data, i);
+    case dtype::u8: return load<std::uint8_t>(data, i);
+    case dtype::i32: return load<std::int32_t>(data, i);
+    case dtype::u32: return load<std::uint32_t>(data, i);
+    case dtype::i64: return static_cast<long double>(load<std::int64_t>(data, i));
+    case dtype::u64: return static_cast<long double>(load<std::uint64_t>(data, i));
+    case dtype::f8_e4m3:
+    case dtype::f8_e5m2: return decode(format_of(type), load<std::uint8_t>(data, i));
     case dtype::f16:
-    case dtype::bf16: return detail::decode(detail::format_of(type), detail::load<std::uint16_t>(data, i));
-    case dtype::f32: return detail::load<float>(data, i);
-    default: return detail::load<double>(data, i);
+    case dtype::bf16: return decode(format_of(type), load<std::uint16_t>(data, i));
+    case dtype::f32: return load<float>(data, i);
+    case dtype::f64: return load<double>(data, i);
   }
+  return 0;
 }
 
 // How far a sum of `world` values may lie from the exact one, by the standard bound: (world - 1) roundings in the

@@ -51,14 +51,20 @@ class typed_rank final : public rank_communicator {
 
   void all_reduce(const call_arguments& call) override {
     switch (call.type) {
+      case dtype::f8_e4m3: return with_type<f8_e4m3>(call);
+      case dtype::f8_e5m2: return with_type<f8_e5m2>(call);
       case dtype::f16: return with_type<f16>(call);
       case dtype::bf16: return with_type<bf16>(call);
       case dtype::f32: return with_type<float>(call);
       case dtype::f64: return with_type<double>(call);
       case dtype::i32: return with_type<std::int32_t>(call);
       case dtype::u32: return with_type<std::uint32_t>(call);
-      default: throw error(errc::unsupported, "no such type in the tests");
+      case dtype::i8: return with_type<std::int8_t>(call);
+      case dtype::u8: return with_type<std::uint8_t>(call);
+      case dtype::i64: return with_type<std::int64_t>(call);
+      case dtype::u64: return with_type<std::uint64_t>(call);
     }
+    throw error(errc::unsupported, "no such type in the tests");
   }
 
   std::byte* arena() override { return memory_.arena(); }
@@ -78,8 +84,10 @@ class typed_rank final : public rank_communicator {
       case reduce_op::sum: return with_op<T>(call, op::sum{});
       case reduce_op::min: return with_op<T>(call, op::min{});
       case reduce_op::max: return with_op<T>(call, op::max{});
-      default: throw error(errc::unsupported, "no such operation in the tests");
+      case reduce_op::prod: return with_op<T>(call, op::prod{});
+      case reduce_op::avg: return with_op<T>(call, op::avg{});
     }
+    throw error(errc::unsupported, "no such operation in the tests");
   }
 
   template <class T, class Op>

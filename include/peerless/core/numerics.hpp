@@ -7,77 +7,27 @@
 #include <cstdint>
 #include <type_traits>
 
+#include <peerless/core/float_formats.hpp>
 #include <peerless/core/types.hpp>
 
 PEERLESS_BEGIN_NAMESPACE
 
-// A reduction that is defined for a type.
+// A reduction that is defined for a type: every one of this header's is, for every element type.
 template <class T, class Op>
-concept foldable =
-    element<T> && reduction<Op> && (Op::id == reduce_op::sum || Op::id == reduce_op::max || Op::id == reduce_op::min);
+concept foldable = element<T> && reduction<Op> && Op::id <= reduce_op::avg;
 
 namespace detail {
 
-// Keeps a sum from being reassociated where this translation unit's flags allow that.
+// Keeps a result from being reassociated, or an operand from being known, where this translation unit's flags would
+// allow the compiler to make use of that.
 template <class A>
-inline A as_written(A sum) {
+inline A as_written(A value) {
 #if defined(__FAST_MATH__) && defined(__x86_64__)
-  asm volatile("" : "+x"(sum));
+  asm volatile("" : "+x"(value));
 #elif defined(__FAST_MATH__) && defined(__aarch64__)
-  asm volatile("" : "+w"(sum));
+  asm volatile("" : "+w"(value));
 #endif
-  return sum;
-}
-
-// binary16 -> binary32, exact. Integer arithmetic only, so no floating-point mode can touch it.
-PEERLESS_HD constexpr float widen_f16(std::uint16_t bits) {
-  const std::uint32_t sign = (bits & 0x8000u) << 16;
-  const std::uint32_t exponent = (bits >> 10) & 0x1fu;
-  std::uint32_t fraction = bits & 0x3ffu;
-  if (exponent == 0x1f) return std::bit_cast<float>(sign | 0x7f800000u | fraction << 13);
-  if (exponent != 0) return std::bit_cast<float>(sign | (exponent + 112) << 23 | fraction << 13);
-  if (fraction == 0) return std::bit_cast<float>(sign);
-  std::uint32_t shifted = 113;  // a subnormal: normalise it
-  while ((fraction & 0x400u) == 0) {
-    fraction <<= 1;
-    --shifted;
-  }
-  return std::bit_cast<float>(sign | shifted << 23 | (fraction & 0x3ffu) << 13);
-}
-
-// binary32 -> binary16, round to nearest even; every NaN becomes 0x7fff.
-PEERLESS_HD constexpr std::uint16_t narrow_f16(float value) {
-  const std::uint32_t bits = std::bit_cast<std::uint32_t>(value);
-  const std::uint32_t sign = (bits >> 16) & 0x8000u;
-  const std::uint32_t magnitude = bits & 0x7fffffffu;
-  if (magnitude > 0x7f800000u) return 0x7fff;
-  if (magnitude >= 0x477ff000u) return static_cast<std::uint16_t>(sign | 0x7c00u);  // 65520 and above round to infinity
-  if (magnitude >= 0x38800000u) {                                                   // a normal result
-    const std::uint32_t rounded = magnitude + 0xfffu + ((magnitude >> 13) & 1u);
-    return static_cast<std::uint16_t>(sign | ((rounded - 0x38000000u) >> 13));
-  }
-  if (magnitude < 0x33000000u) return static_cast<std::uint16_t>(sign);  // below half of the least subnormal
-  const std::uint32_t fraction = (magnitude & 0x7fffffu) | 0x800000u;
-  const std::uint32_t shift = 126 - (magnitude >> 23);
-  const std::uint32_t kept = fraction >> shift;
-  const std::uint32_t rest = fraction & ((1u << shift) - 1u);
-  const std::uint32_t half = 1u << (shift - 1);
-  const std::uint32_t up = rest > half || (rest == half && (kept & 1u) != 0) ? 1u : 0u;
-  return static_cast<std::uint16_t>(sign | (kept + up));
-}
-
-// binary32 -> bfloat16, round to nearest even; every NaN becomes 0x7fff.
-PEERLESS_HD constexpr std::uint16_t narrow_bf16(float value) {
-  const std::uint32_t bits = std::bit_cast<std::uint32_t>(value);
-  const std::uint32_t rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;
-  return static_cast<std::uint16_t>((bits & 0x7fffffffu) > 0x7f800000u ? 0x7fffu : rounded);
-}
-
-PEERLESS_HD constexpr bool is_nan(float value) {
-  return (std::bit_cast<std::uint32_t>(value) & 0x7fffffffu) > 0x7f800000u;
-}
-PEERLESS_HD constexpr bool is_nan(double value) {
-  return (std::bit_cast<std::uint64_t>(value) & 0x7fffffffffffffffull) > 0x7ff0000000000000ull;
+  return value;
 }
 
 // Sign-magnitude bits as an integer that orders -inf < ... < -0 < +0 < ... < inf.
@@ -90,10 +40,81 @@ PEERLESS_HD constexpr std::int64_t order_key(double value) {
   return bits ^ ((bits >> 63) & 0x7fffffffffffffffll);
 }
 
+// One operation of IEEE arithmetic, rounded to nearest even, subnormal numbers included.
+PEERLESS_HD inline float add(float left, float right) {
+#if defined(__CUDA_ARCH__)
+  float result;
+  asm("add.rn.f32 %0, %1, %2;" : "=f"(result) : "f"(left), "f"(right));
+  return result;
+#else
+  return as_written(left + right);
+#endif
+}
+PEERLESS_HD inline double add(double left, double right) {
+#if defined(__CUDA_ARCH__)
+  double result;
+  asm("add.rn.f64 %0, %1, %2;" : "=d"(result) : "d"(left), "d"(right));
+  return result;
+#else
+  return as_written(left + right);
+#endif
+}
+PEERLESS_HD inline float multiply(float left, float right) {
+#if defined(__CUDA_ARCH__)
+  float result;
+  asm("mul.rn.f32 %0, %1, %2;" : "=f"(result) : "f"(left), "f"(right));
+  return result;
+#else
+  return as_written(left * right);
+#endif
+}
+PEERLESS_HD inline double multiply(double left, double right) {
+#if defined(__CUDA_ARCH__)
+  double result;
+  asm("mul.rn.f64 %0, %1, %2;" : "=d"(result) : "d"(left), "d"(right));
+  return result;
+#else
+  return as_written(left * right);
+#endif
+}
+PEERLESS_HD inline float divide(float left, float right) {
+#if defined(__CUDA_ARCH__)
+  float result;
+  asm("div.rn.f32 %0, %1, %2;" : "=f"(result) : "f"(left), "f"(right));
+  return result;
+#else
+  return as_written(as_written(left) / as_written(right));
+#endif
+}
+PEERLESS_HD inline double divide(double left, double right) {
+#if defined(__CUDA_ARCH__)
+  double result;
+  asm("div.rn.f64 %0, %1, %2;" : "=d"(result) : "d"(left), "d"(right));
+  return result;
+#else
+  return as_written(as_written(left) / as_written(right));
+#endif
+}
+
+// Integers wrap in their own width.
+template <std::integral A>
+PEERLESS_HD constexpr A add(A left, A right) {
+  return static_cast<A>(std::uint64_t(left) + std::uint64_t(right));
+}
+template <std::integral A>
+PEERLESS_HD constexpr A multiply(A left, A right) {
+  return static_cast<A>(std::uint64_t(left) * std::uint64_t(right));
+}
+// Towards zero; `right` is positive.
+template <std::integral A>
+PEERLESS_HD constexpr A divide(A left, A right) {
+  return static_cast<A>(left / right);
+}
+
 }  // namespace detail
 
 // Value of an element in the type in which ranks are folded; exact.
-PEERLESS_HD constexpr float to_accumulator(bf16 value) { return std::bit_cast<float>(std::uint32_t{value.bits} << 16); }
+PEERLESS_HD constexpr float to_accumulator(bf16 value) { return detail::widen_bf16(value.bits); }
 PEERLESS_HD inline float to_accumulator(f16 value) {
 #if defined(__CUDA_ARCH__)
   float wide;
@@ -103,14 +124,31 @@ PEERLESS_HD inline float to_accumulator(f16 value) {
   return detail::widen_f16(value.bits);
 #endif
 }
+PEERLESS_HD inline float to_accumulator(f8_e5m2 value) {
+  return to_accumulator(f16{static_cast<std::uint16_t>(std::uint32_t{value.bits} << 8)});
+}
+PEERLESS_HD inline float to_accumulator(f8_e4m3 value) {
+#if PEERLESS_FP8_UNITS
+  std::uint32_t halves;
+  asm("cvt.rn.f16x2.e4m3x2 %0, %1;" : "=r"(halves) : "h"(std::uint16_t{value.bits}));
+  return to_accumulator(f16{static_cast<std::uint16_t>(halves)});
+#elif defined(__CUDA_ARCH__)
+  // Its fields at those of a binary16 have an exponent that is too small by 8.
+  if ((value.bits & 0x7fu) == 0x7fu) return std::bit_cast<float>(0x7fffffffu);
+  const std::uint32_t half = (value.bits & 0x80u) << 8 | (value.bits & 0x7fu) << 7;
+  return detail::multiply(to_accumulator(f16{static_cast<std::uint16_t>(half)}), 256.0f);
+#else
+  return detail::widen_e4m3(value.bits);
+#endif
+}
 template <element T>
   requires std::same_as<T, accumulator_of<T>>
 PEERLESS_HD constexpr T to_accumulator(T value) {
   return value;
 }
 
-// A folded value as an element: one rounding to nearest even, and every NaN becomes the type's canonical NaN
-// (0x7fff, 0x7fffffff, 0x7fffffffffffffff).
+// A folded value as an element: one rounding to nearest even, and every NaN becomes the type's canonical NaN: all bits
+// set but the sign. Types of one byte saturate: what is larger than their largest number becomes that number.
 template <element T>
 PEERLESS_HD inline T from_accumulator(accumulator_of<T> value) {
   if constexpr (std::same_as<T, bf16>) {
@@ -129,6 +167,22 @@ PEERLESS_HD inline T from_accumulator(accumulator_of<T> value) {
 #else
     return f16{detail::narrow_f16(value)};
 #endif
+  } else if constexpr (std::same_as<T, f8_e4m3>) {
+#if PEERLESS_FP8_UNITS
+    std::uint16_t bits;
+    asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(bits) : "f"(0.0f), "f"(value));
+    return f8_e4m3{static_cast<std::uint8_t>(bits)};
+#else
+    return f8_e4m3{detail::narrow_e4m3(value)};
+#endif
+  } else if constexpr (std::same_as<T, f8_e5m2>) {
+#if PEERLESS_FP8_UNITS
+    std::uint16_t bits;
+    asm("cvt.rn.satfinite.e5m2x2.f32 %0, %1, %2;" : "=h"(bits) : "f"(0.0f), "f"(value));
+    return f8_e5m2{static_cast<std::uint8_t>(bits)};
+#else
+    return f8_e5m2{detail::narrow_e5m2(value)};
+#endif
   } else if constexpr (std::same_as<T, float>) {
     return detail::is_nan(value) ? std::bit_cast<float>(0x7fffffffu) : value;
   } else if constexpr (std::same_as<T, double>) {
@@ -142,26 +196,10 @@ PEERLESS_HD inline T from_accumulator(accumulator_of<T> value) {
 // either side wins min and max, and -0 is less than +0.
 template <reduction Op, class A>
 PEERLESS_HD inline A combine(A left, A right) {
-  if constexpr (Op::id == reduce_op::sum) {
-    if constexpr (std::same_as<A, float>) {
-#if defined(__CUDA_ARCH__)
-      float sum;
-      asm("add.rn.f32 %0, %1, %2;" : "=f"(sum) : "f"(left), "f"(right));
-      return sum;
-#else
-      return detail::as_written(left + right);
-#endif
-    } else if constexpr (std::same_as<A, double>) {
-#if defined(__CUDA_ARCH__)
-      double sum;
-      asm("add.rn.f64 %0, %1, %2;" : "=d"(sum) : "d"(left), "d"(right));
-      return sum;
-#else
-      return detail::as_written(left + right);
-#endif
-    } else {
-      return static_cast<A>(static_cast<std::make_unsigned_t<A>>(left) + static_cast<std::make_unsigned_t<A>>(right));
-    }
+  if constexpr (Op::id == reduce_op::sum || Op::id == reduce_op::avg) {
+    return detail::add(left, right);
+  } else if constexpr (Op::id == reduce_op::prod) {
+    return detail::multiply(left, right);
   } else {
     static_assert(Op::id == reduce_op::max || Op::id == reduce_op::min, "this reduction is not defined for this type");
     if constexpr (std::is_floating_point_v<A>) {
@@ -174,6 +212,13 @@ PEERLESS_HD inline A combine(A left, A right) {
       return less == (Op::id == reduce_op::max) ? right : left;
     }
   }
+}
+
+// The last step of a fold over `n_ranks` ranks: an average is their sum divided once, integers towards zero.
+template <reduction Op, class A>
+PEERLESS_HD inline A conclude(A folded, std::uint32_t n_ranks) {
+  if constexpr (Op::id == reduce_op::avg) return detail::divide(folded, static_cast<A>(n_ranks));
+  return folded;
 }
 
 PEERLESS_END_NAMESPACE

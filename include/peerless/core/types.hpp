@@ -1,5 +1,5 @@
-// Element types, their names and sizes, and the reduction operations. No CUDA header is needed: the two-byte types
-// are own structs that have the layout of the vendor's.
+// Element types, their names and sizes, and the reduction operations. No CUDA header is needed: the floating-point
+// types of one and two bytes are own structs that have the layout of the vendor's.
 #pragma once
 
 #include <concepts>
@@ -22,6 +22,20 @@ struct f16 {
 struct bf16 {
   std::uint16_t bits;
   friend constexpr bool operator==(bf16, bf16) = default;
+};
+
+// The 8-bit format with 4 exponent and 3 mantissa bits (OCP E4M3, "fn"), as bits: no infinity, largest value 448, NaN
+// 0x7f and 0xff. Layout-compatible with __nv_fp8_e4m3.
+struct f8_e4m3 {
+  std::uint8_t bits;
+  friend constexpr bool operator==(f8_e4m3, f8_e4m3) = default;
+};
+
+// The 8-bit format with 5 exponent and 2 mantissa bits (OCP E5M2: the upper half of a binary16), as bits; largest
+// finite value 57344. Layout-compatible with __nv_fp8_e5m2.
+struct f8_e5m2 {
+  std::uint8_t bits;
+  friend constexpr bool operator==(f8_e5m2, f8_e5m2) = default;
 };
 
 // Four 32-bit words: what one 16-byte access moves. The protocols see every message as a sequence of these.
@@ -53,48 +67,53 @@ namespace op {
 struct sum {
   static constexpr reduce_op id = reduce_op::sum;
 };
+struct prod {
+  static constexpr reduce_op id = reduce_op::prod;
+};
 struct max {
   static constexpr reduce_op id = reduce_op::max;
 };
 struct min {
   static constexpr reduce_op id = reduce_op::min;
 };
+struct avg {
+  static constexpr reduce_op id = reduce_op::avg;
+};
 }  // namespace op
 
 namespace detail {
 // Facts of an element type: its run-time code, and the type in which ranks are folded.
+template <dtype Id, class Accumulator>
+struct element_facts {
+  static constexpr dtype id = Id;
+  using accumulator = Accumulator;
+};
 template <class T>
 struct element_traits;
 template <>
-struct element_traits<f16> {
-  static constexpr dtype id = dtype::f16;
-  using accumulator = float;
-};
+struct element_traits<f8_e4m3> : element_facts<dtype::f8_e4m3, float> {};
 template <>
-struct element_traits<bf16> {
-  static constexpr dtype id = dtype::bf16;
-  using accumulator = float;
-};
+struct element_traits<f8_e5m2> : element_facts<dtype::f8_e5m2, float> {};
 template <>
-struct element_traits<float> {
-  static constexpr dtype id = dtype::f32;
-  using accumulator = float;
-};
+struct element_traits<f16> : element_facts<dtype::f16, float> {};
 template <>
-struct element_traits<double> {
-  static constexpr dtype id = dtype::f64;
-  using accumulator = double;
-};
+struct element_traits<bf16> : element_facts<dtype::bf16, float> {};
 template <>
-struct element_traits<std::int32_t> {
-  static constexpr dtype id = dtype::i32;
-  using accumulator = std::int32_t;
-};
+struct element_traits<float> : element_facts<dtype::f32, float> {};
 template <>
-struct element_traits<std::uint32_t> {
-  static constexpr dtype id = dtype::u32;
-  using accumulator = std::uint32_t;
-};
+struct element_traits<double> : element_facts<dtype::f64, double> {};
+template <>
+struct element_traits<std::int8_t> : element_facts<dtype::i8, std::int8_t> {};
+template <>
+struct element_traits<std::uint8_t> : element_facts<dtype::u8, std::uint8_t> {};
+template <>
+struct element_traits<std::int32_t> : element_facts<dtype::i32, std::int32_t> {};
+template <>
+struct element_traits<std::uint32_t> : element_facts<dtype::u32, std::uint32_t> {};
+template <>
+struct element_traits<std::int64_t> : element_facts<dtype::i64, std::int64_t> {};
+template <>
+struct element_traits<std::uint64_t> : element_facts<dtype::u64, std::uint64_t> {};
 }  // namespace detail
 
 // A type whose arrays can be reduced.
@@ -109,19 +128,6 @@ concept reduction = std::is_empty_v<Op> && requires {
 
 template <element T>
 inline constexpr dtype dtype_of = detail::element_traits<T>::id;
-
-// Types that this version reduces: those of which element<T> holds.
-constexpr bool is_supported(dtype type) {
-  switch (type) {
-    case dtype::f16:
-    case dtype::bf16:
-    case dtype::f32:
-    case dtype::f64:
-    case dtype::i32:
-    case dtype::u32: return true;
-    default: return false;
-  }
-}
 
 template <element T>
 using accumulator_of = typename detail::element_traits<T>::accumulator;

@@ -16,7 +16,9 @@ inline constexpr unsigned lanes_of = 16 / sizeof(T);
 
 template <element T>
 PEERLESS_HD inline T lane(const vec16& v, unsigned i) {
-  if constexpr (sizeof(T) == 2) {
+  if constexpr (sizeof(T) == 1) {
+    return std::bit_cast<T>(static_cast<std::uint8_t>(v.word[i / 4] >> (8 * (i & 3u))));
+  } else if constexpr (sizeof(T) == 2) {
     return std::bit_cast<T>(static_cast<std::uint16_t>(v.word[i / 2] >> (16 * (i & 1u))));
   } else if constexpr (sizeof(T) == 4) {
     return std::bit_cast<T>(v.word[i]);
@@ -28,7 +30,9 @@ PEERLESS_HD inline T lane(const vec16& v, unsigned i) {
 // Puts an element into a lane that is still zero.
 template <element T>
 PEERLESS_HD inline void set_lane(vec16& v, unsigned i, T value) {
-  if constexpr (sizeof(T) == 2) {
+  if constexpr (sizeof(T) == 1) {
+    v.word[i / 4] |= std::uint32_t{std::bit_cast<std::uint8_t>(value)} << (8 * (i & 3u));
+  } else if constexpr (sizeof(T) == 2) {
     v.word[i / 2] |= std::uint32_t{std::bit_cast<std::uint16_t>(value)} << (16 * (i & 1u));
   } else if constexpr (sizeof(T) == 4) {
     v.word[i] = std::bit_cast<std::uint32_t>(value);
@@ -92,27 +96,28 @@ class vector_fold {
     accumulator_of<T> values[lanes];
     PEERLESS_UNROLL
     for (unsigned i = 0; i < lanes; ++i) values[i] = to_accumulator(detail::lane<T>(v, i));
-    if (started_) {
+    if (n_ranks_ != 0) {
       PEERLESS_UNROLL
       for (unsigned i = 0; i < lanes; ++i) sum_[i] = combine<Op>(sum_[i], values[i]);
     } else {
       PEERLESS_UNROLL
       for (unsigned i = 0; i < lanes; ++i) sum_[i] = values[i];
     }
-    started_ = true;
+    ++n_ranks_;
   }
-  // One rounding to nearest even a lane; NaNs are canonical.
+  // The last step over as many ranks as were added, and one rounding to nearest even, a lane; NaNs are canonical.
   PEERLESS_HD vec16 result() const {
     vec16 v{};
     PEERLESS_UNROLL
-    for (unsigned i = 0; i < lanes; ++i) detail::set_lane<T>(v, i, from_accumulator<T>(sum_[i]));
+    for (unsigned i = 0; i < lanes; ++i)
+      detail::set_lane<T>(v, i, from_accumulator<T>(conclude<Op>(sum_[i], n_ranks_)));
     return v;
   }
 
  private:
   static constexpr unsigned lanes = detail::lanes_of<T>;
   accumulator_of<T> sum_[lanes] = {};
-  bool started_ = false;
+  std::uint32_t n_ranks_ = 0;
 };
 
 // Folds the vectors index, index + stride, ... below `end`, at most Vectors of them, and stores the results. The own

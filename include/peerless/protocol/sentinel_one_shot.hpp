@@ -163,7 +163,9 @@ class sentinel_one_shot {
  private:
   static constexpr std::uint32_t data_offset =
       line_bytes / sizeof(vec16);  // vectors between a slot's header and its data
-  static constexpr std::uint32_t canonical_word = sizeof(T) == 2 ? 0x7fff7fffu : 0x7fffffffu;
+  static constexpr std::uint32_t canonical_word = sizeof(T) == 1   ? 0x7f7f7f7fu
+                                                  : sizeof(T) == 2 ? 0x7fff7fffu
+                                                                   : 0x7fffffffu;
 
   PEERLESS_HD vec16* data(std::uint32_t r) const { return v_.sentinel_slot(slot_, r) + data_offset; }
 

@@ -93,9 +93,11 @@ inline void declare_options(CLI::App& app, raw_options& raw, options& o) {
       ->check(positive);
   app.add_option("-w,--warmup_iters", raw.warmup, "Calls before the first sample (default 5; in host memory 1)")
       ->check(not_negative);
-  app.add_option("-d,--datatype", raw.types,
-                 "half (f16), bfloat16 (bf16), float, double, int32, uint32 or all (default bfloat16)");
-  app.add_option("-o,--op", raw.operations, "sum, min, max or all (default sum)");
+  app.add_option(
+      "-d,--datatype", raw.types,
+      "half (f16), bfloat16 (bf16), float, double, f8e4m3, f8e5m2, int8, uint8, int32, uint32, int64, uint64 or "
+      "all (default bfloat16)");
+  app.add_option("-o,--op", raw.operations, "sum, prod, min, max, avg or all (default sum)");
   app.add_option("-c,--check", raw.check, "0: verify nothing (default 1)")->check(not_negative);
   app.add_option("-G,--cudagraph", raw.replays,
                  "Samples, each one replay of a CUDA graph (default 23); 0: calls are launched one by one")

@@ -25,12 +25,18 @@ struct problem {
 template <class F>
 decltype(auto) with_element(dtype type, F&& f) {
   switch (type) {
+    case dtype::f8_e4m3: return std::forward<F>(f).template operator()<f8_e4m3>();
+    case dtype::f8_e5m2: return std::forward<F>(f).template operator()<f8_e5m2>();
     case dtype::f16: return std::forward<F>(f).template operator()<f16>();
     case dtype::bf16: return std::forward<F>(f).template operator()<bf16>();
     case dtype::f32: return std::forward<F>(f).template operator()<float>();
     case dtype::f64: return std::forward<F>(f).template operator()<double>();
     case dtype::i32: return std::forward<F>(f).template operator()<std::int32_t>();
     case dtype::u32: return std::forward<F>(f).template operator()<std::uint32_t>();
+    case dtype::i8: return std::forward<F>(f).template operator()<std::int8_t>();
+    case dtype::u8: return std::forward<F>(f).template operator()<std::uint8_t>();
+    case dtype::i64: return std::forward<F>(f).template operator()<std::int64_t>();
+    case dtype::u64: return std::forward<F>(f).template operator()<std::uint64_t>();
     default: throw error(errc::unsupported, "no all-reduce of type " + std::string(name_of(type)));
   }
 }
@@ -43,6 +49,8 @@ decltype(auto) with_types(dtype type, reduce_op operation, F&& f) {
       case reduce_op::sum: return f.template operator()<T, op::sum>();
       case reduce_op::min: return f.template operator()<T, op::min>();
       case reduce_op::max: return f.template operator()<T, op::max>();
+      case reduce_op::prod: return f.template operator()<T, op::prod>();
+      case reduce_op::avg: return f.template operator()<T, op::avg>();
       default: throw error(errc::unsupported, "no all-reduce with operation " + std::string(name_of(operation)));
     }
   });

@@ -250,8 +250,8 @@ TEST_CASE("what cannot be served is one clear error, and nothing is measured") {
     variables environment;
     const char* reason;
   } cases[] = {
-      {{"-d", "int8"}, {}, "'int8' is not supported"},
-      {{"-o", "prod"}, {}, "'prod' is not supported"},
+      {{"-d", "int4"}, {}, "'int4' is not known"},
+      {{"-o", "xor"}, {}, "'xor' is not known"},
       {{"-b", "many"}, {}, "'many' is not a size"},
       {{"--transports", "shm"}, {}, "transport shm needs a "},
       {{"--transports", "carrier-pigeon"}, {}, "does not exist"},

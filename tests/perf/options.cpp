@@ -128,10 +128,10 @@ TEST_CASE("bad flags are refused with the reason") {
     std::vector<const char*> arguments;
     const char* reason;
   } cases[] = {
-      {{"-d", "int8"}, "'int8' is not supported"},
+      {{"-d", "int4"}, "'int4' is not known"},
       {{"-d", "fp4"}, "use half (f16)"},
-      {{"-d", "float,"}, "'' is not supported"},
-      {{"-o", "avg"}, "'avg' is not supported; use sum, min, max"},
+      {{"-d", "float,"}, "'' is not known"},
+      {{"-o", "xor"}, "'xor' is not known; use sum, prod, min"},
       {{"-b", "12Q"}, "'12Q' is not a size"},
       {{"-b", "0"}, "at least 1 byte"},
       {{"-b", "2M", "-e", "1M"}, "larger than the largest"},

@@ -120,7 +120,8 @@ inline void case_larger_than_slots(case_run& c) {
     for (std::size_t bytes : {chunk, row, ring, 3 * ring, 5 * sizes.flagged_slot_bytes}) {
       std::size_t const n = bytes / size_bytes(type);
       for (std::size_t count : {n - 1, n, n + 1})
-        c.run({.type = type, .op = all_ops[count % all_ops.size()], .n_elements = count, .protocol = protocol_id::bulk});
+        c.run(
+            {.type = type, .op = all_ops[count % all_ops.size()], .n_elements = count, .protocol = protocol_id::bulk});
     }
     c.run({.type = type,
            .n_elements = 3 * sizes.flagged_slot_bytes / size_bytes(type) + 1,

@@ -160,7 +160,7 @@ TEST_CASE("worlds, threads, types, operations and steps") {
   expect_clean_rows(run(with_quick({"-b", "1K", "-e", "1K", "-g", "1"})), 1);
   const outcome threads =
       run(with_quick({"-b", "64", "-e", "4K", "-f", "8", "-g", "3", "--threads", "-d", "all", "-o", "all"}));
-  expect_clean_rows(threads, 3 * 6 * 3);
+  expect_clean_rows(threads, 3 * 12 * 5);
   CHECK_THAT(threads.out, peerless::test::contains("# world 3 as threads"));
   const outcome steps = run(with_quick({"-b", "1000", "-e", "3000", "-i", "1000", "-t", "2", "-d", "double"}));
   expect_clean_rows(steps, 3);

@@ -83,8 +83,8 @@ TEST_CASE("the flags of nccl-tests are understood, short and long") {
   CHECK(run_sizes(l, true) == std::vector<std::size_t>{1024, 2048, 3072, 4096});
   CHECK(l.world == 6);
   CHECK(l.threads);
-  CHECK(l.types.size() == 6);
-  CHECK(l.operations.size() == 3);
+  CHECK(l.types.size() == 12);
+  CHECK(l.operations.size() == 5);
   CHECK(!l.captured);
   CHECK(l.samples == 4);
   const communicator_options placed = communicator_settings(options_of({"--huge-pages", "--no-numa"}));

@@ -1,4 +1,7 @@
-// The shm backend under the conformance suite, with calls by copy engines in the place of bulk ones.
+// The shm backend under the conformance suite, as it is, and with calls by copy engines in the place of bulk ones: one
+// file, so that the kernels of every type and operation are compiled once.
+#include "gpu_backends.hpp"
+
 #include <algorithm>
 
 #include <peerless/communicator.hpp>
@@ -81,9 +84,20 @@ struct copied_backend {
   }
 };
 
+struct shm_backend {
+  static constexpr std::string_view name = "shm";
+  using communicator = peerless::communicator<peerless::shm>;
+  using memory = peerless::test::cuda_memory;
+};
+
 }  // namespace
 
-const peerless::test::backend& peerless::test::backend_under_test() {
+const peerless::test::backend& peerless::test::backend_of_shm() {
+  static const backend it = describe_backend<shm_backend>();
+  return it;
+}
+
+const peerless::test::backend& peerless::test::backend_of_copies() {
   static const backend it = describe_backend<copied_backend>();
   return it;
 }

@@ -17,7 +17,8 @@ inline constexpr std::array all_types = {dtype::f8_e4m3, dtype::f8_e5m2, dtype::
                                          dtype::f32,     dtype::f64,     dtype::i8,  dtype::u8,
                                          dtype::i32,     dtype::u32,     dtype::i64, dtype::u64};
 inline constexpr std::array all_ops = {reduce_op::sum, reduce_op::prod, reduce_op::min, reduce_op::max, reduce_op::avg};
-inline constexpr std::array all_protocols = {protocol_id::sentinel, protocol_id::flagged, protocol_id::bulk};
+inline constexpr std::array all_protocols = {protocol_id::sentinel, protocol_id::flagged, protocol_id::bulk,
+                                             protocol_id::two_shot};
 
 // A group of sessions that asks for the same cases.
 enum session_kind : unsigned {
@@ -59,6 +60,7 @@ class case_run {
       case protocol_id::flagged: return bytes <= setting_->options.sizes.flagged_slot_bytes;
       case protocol_id::bulk:
       case protocol_id::copied: return true;
+      case protocol_id::two_shot: return setting_->world >= static_cast<int>(least_two_shot_world);
     }
     return false;
   }
@@ -73,8 +75,9 @@ class case_run {
     call.op = all_ops[choices_.below(all_ops.size())];
     call.data = static_cast<payload>(choices_.below(static_cast<std::uint64_t>(payload::last_)));
     call.n_elements = choices_.log_uniform(limit_bytes / size_bytes(call.type));
-    std::uint64_t const which = choices_.below(4);
-    if (which < 3 && admits(all_protocols[which], call.type, call.bytes())) call.protocol = all_protocols[which];
+    std::uint64_t const which = choices_.below(all_protocols.size() + 1);
+    if (which < all_protocols.size() && admits(all_protocols[which], call.type, call.bytes()))
+      call.protocol = all_protocols[which];
     if (call.protocol && choices_.once_in(2)) {
       call.blocks = 1 + static_cast<std::uint32_t>(choices_.below(setting_->options.sizes.bulk_blocks));
       call.chunk_bytes =

@@ -20,7 +20,7 @@ inline void case_back_to_back(case_run& c) {
 // Runs of one protocol, each long enough to go round its slots, then another.
 inline void case_mixed_protocols(case_run& c) {
   for (unsigned turn = 0; turn < 60 * c.session().effort; ++turn) {
-    protocol_id const protocol = all_protocols[c.choices().below(3)];
+    protocol_id const protocol = all_protocols[c.choices().below(all_protocols.size())];
     std::vector<call_spec> calls;
     for (std::uint64_t i = 0, n = 1 + c.choices().below(15); i < n; ++i) {
       call_spec call = c.any_call(4096);
@@ -38,7 +38,9 @@ inline void case_launch_shapes(case_run& c) {
     for (std::size_t n : {0, 1, 5, 1000}) {
       for (std::uint32_t blocks = 1; blocks <= sizes.bulk_blocks; ++blocks) {
         for (std::uint32_t chunk : {16u, 48u, 256u, sizes.bulk_chunk_bytes}) {
-          if (protocol != protocol_id::bulk && chunk != 16) continue;
+          bool const in_chunks = protocol == protocol_id::bulk || protocol == protocol_id::two_shot;
+          if (!in_chunks && chunk != 16) continue;
+          if (!c.admits(protocol, dtype::bf16, n * size_bytes(dtype::bf16))) continue;
           c.run({.type = dtype::bf16,
                  .n_elements = n,
                  .data = payload::wide,
@@ -56,7 +58,8 @@ inline void case_large_and_small(case_run& c) {
   for (protocol_id protocol : all_protocols) {
     for (unsigned turn = 0; turn < 8; ++turn) {
       for (std::size_t n : {1000, 1, 3, 1000, 5, 999, 0, 1000, 16, 17, 1000}) {
-        c.run({.type = dtype::f32, .n_elements = n, .data = payload::sentinel_words, .protocol = protocol});
+        if (c.admits(protocol, dtype::f32, n * size_bytes(dtype::f32)))
+          c.run({.type = dtype::f32, .n_elements = n, .data = payload::sentinel_words, .protocol = protocol});
       }
     }
   }

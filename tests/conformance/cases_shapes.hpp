@@ -75,7 +75,10 @@ inline void case_in_place(case_run& c) {
     }
   }
   // A ring is passed several times while its input is being overwritten.
-  c.run({.type = dtype::f32, .n_elements = 9001, .protocol = protocol_id::bulk, .in_place = true});
+  for (protocol_id protocol : {protocol_id::bulk, protocol_id::two_shot}) {
+    if (c.admits(protocol, dtype::f32, 0))
+      c.run({.type = dtype::f32, .n_elements = 9001, .protocol = protocol, .in_place = true});
+  }
 }
 
 // Only some ranks in place, each with another alignment: how a buffer lies is no part of the agreement among ranks.
@@ -119,9 +122,13 @@ inline void case_larger_than_slots(case_run& c) {
   for (dtype type : all_types) {
     for (std::size_t bytes : {chunk, row, ring, 3 * ring, 5 * sizes.flagged_slot_bytes}) {
       std::size_t const n = bytes / size_bytes(type);
-      for (std::size_t count : {n - 1, n, n + 1})
-        c.run(
-            {.type = type, .op = all_ops[count % all_ops.size()], .n_elements = count, .protocol = protocol_id::bulk});
+      for (std::size_t count : {n - 1, n, n + 1}) {
+        for (protocol_id protocol : {protocol_id::bulk, protocol_id::two_shot}) {
+          if (!c.admits(protocol, type, 0)) continue;
+          reduce_op const operation = all_ops[count % all_ops.size()];
+          c.run({.type = type, .op = operation, .n_elements = count, .protocol = protocol});
+        }
+      }
     }
     c.run({.type = type,
            .n_elements = 3 * sizes.flagged_slot_bytes / size_bytes(type) + 1,
@@ -133,6 +140,7 @@ inline void case_larger_than_slots(case_run& c) {
 // Calls without elements exchange something all the same; runs of them between others must not disturb the slots.
 inline void case_empty_calls(case_run& c) {
   for (protocol_id protocol : all_protocols) {
+    if (!c.admits(protocol, dtype::bf16, 0)) continue;
     for (std::size_t run : {1, 2, 5, 6, 7, 13}) {
       c.run({.type = dtype::bf16, .n_elements = 700, .protocol = protocol});
       std::vector<call_spec> const empty(run, call_spec{.type = dtype::bf16, .n_elements = 0, .protocol = protocol});

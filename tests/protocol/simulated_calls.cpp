@@ -18,12 +18,14 @@ void simulator::fail(const std::string& what) {
 
 namespace {
 
-planned_call draw_call(random_choices& choices, unsigned favourite) {
+planned_call draw_call(random_choices& choices, unsigned favourite, std::uint32_t world) {
+  constexpr protocol_id protocols[] = {protocol_id::sentinel, protocol_id::flagged, protocol_id::bulk, protocol_id::two_shot};
+  constexpr std::uint32_t most[] = {64, 96, 240, 240};
   planned_call call{};
+  const unsigned n_protocols = world < least_two_shot_world ? 3 : 4;
   const std::uint64_t draw = choices.below(16);
-  const auto chosen = favourite < 3 && draw != 0 ? favourite : static_cast<unsigned>(choices.below(3));
-  call.protocol = static_cast<protocol_id>(1 + chosen);
-  constexpr std::uint32_t most[] = {64, 96, 240};
+  const auto chosen = favourite < n_protocols && draw != 0 ? favourite : static_cast<unsigned>(choices.below(n_protocols));
+  call.protocol = protocols[chosen];
   if (!choices.once_in(5)) {
     const std::uint64_t limit = choices.once_in(3) ? 8 : most[chosen];
     call.n_elements = static_cast<std::uint32_t>(choices.below(limit + 1));
@@ -47,8 +49,8 @@ plan draw_plan(std::uint64_t seed, int forced_ending) {
                                       (std::uint64_t{1} << 63) - 6, (std::uint64_t{1} << 62) - 4};
   p.first_epoch = starts[choices.below(5)];
   const std::size_t n_calls = 8 + choices.below(23);
-  const auto favourite = static_cast<unsigned>(choices.below(5));
-  for (std::size_t k = 0; k < n_calls; ++k) p.calls.push_back(draw_call(choices, favourite));
+  const auto favourite = static_cast<unsigned>(choices.below(6));
+  for (std::size_t k = 0; k < n_calls; ++k) p.calls.push_back(draw_call(choices, favourite, p.world));
   p.victim = p.how == ending::orderly ? p.world : static_cast<std::uint32_t>(choices.below(p.world));
   p.at = choices.below(n_calls - 1);
   p.ns_per_step = choices.once_in(3) ? 1000 : 10;

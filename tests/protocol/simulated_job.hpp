@@ -12,6 +12,7 @@
 #include <peerless/protocol/flagged_one_shot.hpp>
 #include <peerless/protocol/memory_cpu.hpp>
 #include <peerless/protocol/sentinel_one_shot.hpp>
+#include <peerless/protocol/two_shot.hpp>
 
 #include "weak_memory.hpp"
 
@@ -122,7 +123,7 @@ class simulated_job {
     std::byte* base = arena_.get();
     // A deadline far above every delay that a run injects; none where something else must end the wait.
     const bool bounded = plan_->how == ending::orderly || plan_->how == ending::absent || plan_->how == ending::closed;
-    const std::uint64_t steps = hurried() ? 200'000 : 6'000'000;
+    const std::uint64_t steps = hurried() ? 400'000 : 6'000'000;
     return {reinterpret_cast<control_block*>(base), reinterpret_cast<call_state*>(base + calls_offset) + r,
             base + segment_offset, reinterpret_cast<protocol_state*>(base + protocols_offset) + r, layout_,
             bounded ? steps * plan_->ns_per_step : endless, r};
@@ -161,7 +162,7 @@ class simulated_job {
     const std::byte* at = reinterpret_cast<const std::byte*>(from);
     if (at < regions) return;
     const std::size_t offset = static_cast<std::size_t>(at - regions) % layout_.region_bytes;
-    if (offset < layout_.bulk_data) return;
+    if (offset < layout_.bulk_data || (plan_->world >= least_two_shot_world && offset >= layout_.two_shot_posted_lines)) return;
     if (s_->memory.known_stores(regions + r * layout_.region_bytes + offset) < taken) {
       s_->fail("rank " + std::to_string(r) + " overwrites its input without an order after the load of it");
     }
@@ -219,6 +220,7 @@ class simulated_job {
       case protocol_id::sentinel: run_sentinel(r, f, msg, call.in_place || choices_.once_in(2)); break;
       case protocol_id::flagged: run_flagged(r, f, msg, blocks_of(call)); break;
       case protocol_id::bulk: run_bulk(r, f, msg, blocks_of(call), call.chunk_bytes); break;
+      case protocol_id::two_shot: run_two_shot(r, f, msg, blocks_of(call), call.chunk_bytes); break;
       case protocol_id::copied: break;  // has a test of its own
     }
     rank.barriers.clear();
@@ -237,6 +239,15 @@ class simulated_job {
     return true;
   }
 
+  // Another protocol than the plan's, which the world can run.
+  protocol_id other_protocol(protocol_id planned) {
+    std::vector<protocol_id> others;
+    for (const auto p : {protocol_id::sentinel, protocol_id::flagged, protocol_id::bulk, protocol_id::two_shot}) {
+      if (p != planned && (p != protocol_id::two_shot || plan_->world >= least_two_shot_world)) others.push_back(p);
+    }
+    return others[choices_.below(others.size())];
+  }
+
   // Another call than the plan's: the count, the type, the operation or the protocol.
   std::uint64_t other_call(planned_call& call) {
     dtype type = dtype::f32;
@@ -246,7 +257,7 @@ class simulated_job {
       case 1: type = dtype::i32; break;
       case 2: operation = reduce_op::max; break;
       default:
-        call.protocol = static_cast<protocol_id>(1 + (static_cast<int>(call.protocol) + static_cast<int>(choices_.below(2))) % 3);
+        call.protocol = other_protocol(call.protocol);
         call.n_elements = std::min<std::uint32_t>(call.n_elements, 64);
     }
     return fingerprint_of({call.n_elements, type, operation, call.protocol});
@@ -254,7 +265,8 @@ class simulated_job {
   // No block without work, as the transports have it.
   static std::uint32_t blocks_of(const planned_call& call) {
     const std::uint32_t vectors = (call.n_elements + 3) / 4;
-    const std::uint32_t per_block = call.protocol == protocol_id::bulk ? call.chunk_bytes / 16 : 2;
+    const bool in_chunks = call.protocol == protocol_id::bulk || call.protocol == protocol_id::two_shot;
+    const std::uint32_t per_block = in_chunks ? call.chunk_bytes / 16 : 2;
     return std::clamp((vectors + per_block - 1) / per_block, 1u, call.blocks);
   }
 
@@ -362,6 +374,36 @@ class simulated_job {
         start(r, [&, b, t] { return block(b).run_reader(fiber_group(among_readers, t, readers), fiber_group(receipt, t, readers + 1)); });
       }
       start(r, [&, b] { return block(b).run_acknowledger(fiber_group(alone, 0, 1), fiber_group(receipt, readers, readers + 1)); });
+    }
+    await_duties(ranks_[r]);
+    for (std::uint32_t b = 0; ranks_[r].good && b < n_blocks; ++b) block(b).finish();
+  }
+
+  void run_two_shot(std::uint32_t r, const call_frame& f, const message<float>& msg, std::uint32_t n_blocks, std::uint32_t chunk_bytes) {
+    using exchange = two_shot<float, op::sum, simulated_memory>;
+    const auto some = [this] { return static_cast<unsigned>(1 + choices_.below(2)); };
+    const unsigned writers = some(), reducers = some(), gatherers = some();
+    const auto block = [&](std::uint32_t b) {
+      return exchange(simulated_memory(*s_), ranks_[r].view, f, msg, b, n_blocks, chunk_bytes, posted(r, b));
+    };
+    for (std::uint32_t b = 0; b < n_blocks; ++b) simulated_memory(*s_).store4(posted(r, b), 0);
+    for (std::uint32_t b = 0; b < n_blocks; ++b) {
+      fiber_barrier& among_writers = make_barrier(r, writers);
+      fiber_barrier& handoff = make_barrier(r, writers + 1);
+      fiber_barrier& among_reducers = make_barrier(r, reducers);
+      fiber_barrier& receipt = make_barrier(r, reducers + 1);
+      fiber_barrier& among_gatherers = make_barrier(r, gatherers);
+      for (unsigned t = 0; t < writers; ++t) {
+        start(r, [&, b, t] { return block(b).run_writer(fiber_group(among_writers, t, writers), fiber_group(handoff, t, writers + 1)); });
+      }
+      start(r, [&, b] { return block(b).run_publisher(fiber_group(handoff, writers, writers + 1), true); });
+      for (unsigned t = 0; t < reducers; ++t) {
+        start(r, [&, b, t] { return block(b).run_reducer(fiber_group(among_reducers, t, reducers), fiber_group(receipt, t, reducers + 1)); });
+      }
+      start(r, [&, b] { return block(b).run_result_publisher(fiber_group(receipt, reducers, reducers + 1), true); });
+      for (unsigned t = 0; t < gatherers; ++t) {
+        start(r, [&, b, t] { return block(b).run_gatherer(fiber_group(among_gatherers, t, gatherers)); });
+      }
     }
     await_duties(ranks_[r]);
     for (std::uint32_t b = 0; ranks_[r].good && b < n_blocks; ++b) block(b).finish();

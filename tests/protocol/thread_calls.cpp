@@ -81,10 +81,11 @@ std::uint32_t expected_bits(std::uint64_t seed, std::uint32_t world, std::size_t
   return std::bit_cast<std::uint32_t>(sum);
 }
 
-planned_call draw_call(random_choices& choices) {
+planned_call draw_call(random_choices& choices, std::uint32_t world) {
   planned_call call{};
   call.protocol = static_cast<protocol_id>(choices.once_in(2) ? 1 : 2 + choices.below(2));
-  constexpr std::uint32_t most[] = {0, 256, 256, 300};
+  if (world >= least_two_shot_world && choices.once_in(3)) call.protocol = protocol_id::two_shot;
+  constexpr std::uint32_t most[] = {0, 256, 256, 300, 0, 300};
   call.n_elements = choices.once_in(5) ? 0 : static_cast<std::uint32_t>(choices.below(most[static_cast<int>(call.protocol)] + 1));
   call.blocks = static_cast<std::uint32_t>(1 + choices.below(3));
   call.chunk_bytes = choices.once_in(2) ? 64 : 16;
@@ -105,7 +106,7 @@ void torture(std::uint32_t world, std::uint64_t first_epoch, std::size_t n_calls
   thread_world shared(world, first_epoch, 20'000'000'000);
   random_choices choices(seed);
   std::vector<planned_call> calls;
-  for (std::size_t k = 0; k < n_calls; ++k) calls.push_back(draw_call(choices));
+  for (std::size_t k = 0; k < n_calls; ++k) calls.push_back(draw_call(choices, world));
   std::vector<std::size_t> wrong(world);
   on_every_rank(world, [&](std::uint32_t r) {
     const rank_view v = shared.view(r);
@@ -130,12 +131,13 @@ void torture(std::uint32_t world, std::uint64_t first_epoch, std::size_t n_calls
   }
 }
 
-// Two ranks whose calls differ both end with a mismatch, long before the deadline; the calls after it return at once
+// Ranks whose calls differ, one from the others, all end with a mismatch, long before the deadline; the calls after it return at once
 // and touch nothing.
 void mismatch(protocol_id protocol, std::uint32_t first_count, std::uint32_t second_count, dtype second_type) {
-  thread_world shared(2, 1, 5'000'000'000);
-  std::vector<int> touched(2);
-  on_every_rank(2, [&](std::uint32_t r) {
+  const std::uint32_t world = protocol == protocol_id::two_shot ? least_two_shot_world : 2;
+  thread_world shared(world, 1, 5'000'000'000);
+  std::vector<int> touched(world);
+  on_every_rank(world, [&](std::uint32_t r) {
     const rank_view v = shared.view(r);
     std::vector<float> in(64, 1.0f), out(64, -1.0f);
     make_call(v, {protocol, 16, 1, 64, false}, in, out, 0);
@@ -148,10 +150,10 @@ void mismatch(protocol_id protocol, std::uint32_t first_count, std::uint32_t sec
     touched[r] += v.calls->next_call != before.next_call;
     touched[r] += static_cast<std::uint32_t>(shared.control(r).call_line[0] >> 32) != 2;
   });
-  for (std::uint32_t r = 0; r < 2; ++r) {
+  for (std::uint32_t r = 0; r < world; ++r) {
     const failure_record& f = shared.failure(r);
     PEERLESS_CHECK(f.ready == 1 && f.code == static_cast<std::uint32_t>(errc::call_mismatch), f.code);
-    PEERLESS_CHECK(f.about == 1 - r && f.call == 2, f.about);
+    PEERLESS_CHECK((r == 0) != (f.about == 0) && f.call == 2, f.about);
     PEERLESS_CHECK(touched[r] == 0, touched[r]);
   }
 }
@@ -183,7 +185,7 @@ int main(int argc, char** argv) {
   t::torture(3, (std::uint64_t{1} << 32) - n_calls / 3, n_calls, seed + 1);
   t::torture(2, (std::uint64_t{1} << 63) - n_calls / 3, n_calls, seed + 2);
   t::torture(1, 1, 100, seed + 3);
-  for (const auto protocol : {protocol_id::sentinel, protocol_id::flagged, protocol_id::bulk}) {
+  for (const auto protocol : {protocol_id::sentinel, protocol_id::flagged, protocol_id::bulk, protocol_id::two_shot}) {
     t::mismatch(protocol, 16, 17, dtype::f32);
     t::mismatch(protocol, 0, 40, dtype::f32);
     t::mismatch(protocol, 16, 16, dtype::i32);

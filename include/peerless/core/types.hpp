@@ -141,8 +141,9 @@ enum class protocol_id : std::uint8_t {
   flagged = 2,   // one-shot, data then a release flag a block; every type
   bulk = 3,      // bounded ring in one kernel; messages larger than the slots
   copied = 4,    // chunks by copy engines both ways; the largest messages
+  two_shot = 5,  // reduce-scatter and all-gather through bounded rings in one kernel; three ranks or more
 };
-inline constexpr int protocol_count = 4;
+inline constexpr int protocol_count = 5;
 
 constexpr std::string_view name_of(protocol_id protocol) {
   switch (protocol) {
@@ -150,6 +151,7 @@ constexpr std::string_view name_of(protocol_id protocol) {
     case protocol_id::flagged: return "flagged";
     case protocol_id::bulk: return "bulk";
     case protocol_id::copied: return "copied";
+    case protocol_id::two_shot: return "two-shot";
   }
   return "?";
 }

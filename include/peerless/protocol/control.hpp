@@ -67,17 +67,17 @@ struct call_state {
   std::uint64_t gate;
 };
 
-// The gate between two calls: the low 16 bits of the count of blocks that ever entered one, and tags (10 bits): the low
+// The gate between two calls: the low 16 bits of the count of blocks that ever entered one, and tags (12 bits): the low
 // two bits of the next call's number and of each protocol's next epoch, from below.
 PEERLESS_HD constexpr std::uint64_t closed_gate(std::uint64_t blocks_entered, std::uint32_t tags) {
-  return blocks_entered << 48 | std::uint64_t{tags & 0x3ffu} << 38;
+  return blocks_entered << 48 | std::uint64_t{tags & 0xfffu} << 36;
 }
 
 // Start state of the words above.
 constexpr call_state make_call_state(std::uint64_t first_call) {
   call_state state{};
   state.next_call = first_call;
-  state.gate = closed_gate(0, static_cast<std::uint32_t>(first_call & 3u) * 0x155u);
+  state.gate = closed_gate(0, static_cast<std::uint32_t>(first_call & 3u) * 0x555u);
   return state;
 }
 
@@ -92,6 +92,8 @@ struct protocol_state {
   alignas(line_bytes) std::uint64_t chunks_sent[max_blocks];
   // The same before each block's last call: chunks that every rank is known to have consumed. See bulk_ring.hpp.
   alignas(line_bytes) std::uint64_t chunks_consumed[max_blocks];
+  // Chunks that each block has sent through its two-shot rings so far; the same on all ranks.
+  alignas(line_bytes) std::uint64_t two_shot_chunks[max_blocks];
 };
 
 PEERLESS_END_NAMESPACE

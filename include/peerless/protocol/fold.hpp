@@ -120,15 +120,16 @@ class vector_fold {
   std::uint32_t n_ranks_ = 0;
 };
 
-// Folds the vectors index, index + stride, ... below `end`, at most Vectors of them, and stores the results. The own
+// Folds the vectors index, index + stride, ... below `end`, at most Vectors of them, and gives each result to
+// `sink(i, vector)`. The own
 // rank's come from the message, rank r's vector i from `source(r, i)`, which a flag that this thread's group has
 // acquired covers. Loads of several ranks and vectors are in flight together: a read through PCIe takes longer than
 // everything else.
 PEERLESS_EXEC_CHECK_DISABLE
-template <reduction Op, unsigned Vectors, element T, memory_policy Memory, class Source>
+template <reduction Op, unsigned Vectors, element T, memory_policy Memory, class Source, class Sink>
 PEERLESS_HD inline void fold_payload(Memory m, const message<T>& msg, std::uint32_t rank, std::uint32_t world_size,
-                                     std::uint64_t index, std::uint64_t stride, std::uint64_t end,
-                                     const Source& source) {
+                                     std::uint64_t index, std::uint64_t stride, std::uint64_t end, const Source& source,
+                                     const Sink& sink) {
   constexpr std::uint32_t ranks_at_once = 2;
   vector_fold<T, Op> sums[Vectors];
   for (std::uint32_t first = 0; first < world_size; first += ranks_at_once) {
@@ -152,8 +153,18 @@ PEERLESS_HD inline void fold_payload(Memory m, const message<T>& msg, std::uint3
   }
   PEERLESS_UNROLL
   for (unsigned n = 0; n < Vectors; ++n) {
-    if (index + n * stride < end) store_vector(msg, index + n * stride, sums[n].result());
+    if (index + n * stride < end) sink(index + n * stride, sums[n].result());
   }
+}
+
+// The same, into the output.
+PEERLESS_EXEC_CHECK_DISABLE
+template <reduction Op, unsigned Vectors, element T, memory_policy Memory, class Source>
+PEERLESS_HD inline void fold_payload(Memory m, const message<T>& msg, std::uint32_t rank, std::uint32_t world_size,
+                                     std::uint64_t index, std::uint64_t stride, std::uint64_t end,
+                                     const Source& source) {
+  fold_payload<Op, Vectors>(m, msg, rank, world_size, index, stride, end, source,
+                            [&msg](std::uint64_t i, const vec16& v) { store_vector(msg, i, v); });
 }
 
 PEERLESS_END_NAMESPACE

@@ -23,6 +23,9 @@ struct layout_sizes {
   friend constexpr bool operator==(const layout_sizes&, const layout_sizes&) = default;
 };
 
+// Ranks below which a two-shot reads as much as a one-shot.
+inline constexpr std::uint32_t least_two_shot_world = 3;
+
 // A header, then one region a rank, in rank order. A region holds what its rank writes and the others read or poll, so
 // that it can lie on the readers' NUMA node. The first two offsets are from the start of the segment, the others from
 // the start of a region, in bytes. Trivially copyable: a kernel argument.
@@ -40,6 +43,12 @@ struct segment_layout {
   std::size_t sentinel_data;    // [sentinel_slots][sentinel_stride]
   std::size_t flagged_data;     // [flagged_slots][flagged_slot_bytes]
   std::size_t bulk_data;        // [bulk_blocks][bulk_depth][bulk_chunk_bytes]
+  // Rings of the two-shot, of as many blocks, chunks and bytes; nothing where no world of three is.
+  std::size_t two_shot_posted_lines;   // flag_line[bulk_blocks]
+  std::size_t two_shot_reduced_lines;  // counter_line[bulk_blocks]
+  std::size_t two_shot_data;           // [bulk_blocks][bulk_depth][bulk_chunk_bytes]
+  std::size_t two_shot_results;        // [bulk_blocks][bulk_depth][two_shot_part_bytes]
+  std::size_t two_shot_part_bytes;     // of a rank's part of a chunk
 };
 
 // A flag and the fingerprint of the call it belongs to, twice: consecutive epochs use alternate halves, since a peer
@@ -91,6 +100,15 @@ constexpr segment_layout make_layout(const layout_sizes& sizes, std::size_t alig
   l.sentinel_data = place(sentinel_slots * l.sentinel_stride, page_bytes);
   l.flagged_data = place(flagged_slots * detail::round_up(sizes.flagged_slot_bytes, line_bytes), page_bytes);
   l.bulk_data = place(std::size_t{sizes.bulk_blocks} * sizes.bulk_depth * sizes.bulk_chunk_bytes, page_bytes);
+  if (world >= least_two_shot_world) {
+    const std::size_t vectors = sizes.bulk_chunk_bytes / sizeof(vec16);
+    l.two_shot_part_bytes = (vectors + world - 1) / world * sizeof(vec16);
+    const std::size_t chunks = std::size_t{sizes.bulk_blocks} * sizes.bulk_depth;
+    l.two_shot_posted_lines = place(sizes.bulk_blocks * sizeof(flag_line), line_bytes);
+    l.two_shot_reduced_lines = place(sizes.bulk_blocks * sizeof(counter_line), line_bytes);
+    l.two_shot_data = place(chunks * sizes.bulk_chunk_bytes, page_bytes);
+    l.two_shot_results = place(chunks * l.two_shot_part_bytes, page_bytes);
+  }
   l.region_bytes = detail::round_up(at, alignment);
   l.regions = detail::round_up(page_bytes, alignment);
   l.total_bytes = l.regions + world * l.region_bytes;
@@ -121,6 +139,11 @@ constexpr std::uint64_t layout_hash(const segment_layout& l) {
                       l.sentinel_data,
                       l.flagged_data,
                       l.bulk_data,
+                      l.two_shot_posted_lines,
+                      l.two_shot_reduced_lines,
+                      l.two_shot_data,
+                      l.two_shot_results,
+                      l.two_shot_part_bytes,
                       l.total_bytes});
 }
 
@@ -140,6 +163,11 @@ inline void initialise_segment(std::byte* segment, const segment_layout& l, std:
     fill(l.ready_lines, l.sizes.bulk_blocks);
     auto* consumed = reinterpret_cast<counter_line*>(region + l.consumed_lines);
     for (std::size_t i = 0; i < world * l.sizes.bulk_blocks; ++i) consumed[i].value = before;
+    if (world >= least_two_shot_world) {
+      fill(l.two_shot_posted_lines, l.sizes.bulk_blocks);
+      auto* reduced = reinterpret_cast<counter_line*>(region + l.two_shot_reduced_lines);
+      for (std::size_t i = 0; i < l.sizes.bulk_blocks; ++i) reduced[i].value = before;
+    }
     std::memset(region + l.sentinel_data, 0xff, sentinel_slots * l.sentinel_stride);
   }
 }
@@ -150,6 +178,7 @@ constexpr protocol_state make_protocol_state(std::uint64_t first_epoch) {
   for (auto& epoch : state.next_epoch) epoch = first_epoch;
   for (auto& chunks : state.chunks_sent) chunks = first_epoch - 1;
   for (auto& chunks : state.chunks_consumed) chunks = first_epoch - 1;
+  for (auto& chunks : state.two_shot_chunks) chunks = first_epoch - 1;
   return state;
 }
 
@@ -193,10 +222,28 @@ struct rank_view {
   }
   // Chunk `n` of the count that never restarts.
   PEERLESS_HD vec16* bulk_chunk(std::uint32_t r, std::uint32_t block, std::uint64_t n) const {
-    return reinterpret_cast<vec16*>(
-        region(r) + layout.bulk_data +
-        (std::size_t{block} * layout.sizes.bulk_depth + (n & (layout.sizes.bulk_depth - 1))) *
-            layout.sizes.bulk_chunk_bytes);
+    return reinterpret_cast<vec16*>(region(r) + layout.bulk_data + place_of(block, n) * layout.sizes.bulk_chunk_bytes);
+  }
+  PEERLESS_HD flag_line* two_shot_posted(std::uint32_t r, std::uint32_t block) const {
+    return reinterpret_cast<flag_line*>(region(r) + layout.two_shot_posted_lines) + block;
+  }
+  PEERLESS_HD counter_line* two_shot_reduced(std::uint32_t r, std::uint32_t block) const {
+    return reinterpret_cast<counter_line*>(region(r) + layout.two_shot_reduced_lines) + block;
+  }
+  // Chunk `n` of the counts that never restart: what rank r contributes, and its part as reduced.
+  PEERLESS_HD vec16* two_shot_data(std::uint32_t r, std::uint32_t block, std::uint64_t n) const {
+    return reinterpret_cast<vec16*>(region(r) + layout.two_shot_data +
+                                    place_of(block, n) * layout.sizes.bulk_chunk_bytes);
+  }
+  PEERLESS_HD vec16* two_shot_results(std::uint32_t r, std::uint32_t block, std::uint64_t n) const {
+    return reinterpret_cast<vec16*>(region(r) + layout.two_shot_results +
+                                    place_of(block, n) * layout.two_shot_part_bytes);
+  }
+
+ private:
+  // Of a chunk in the rings of all blocks.
+  PEERLESS_HD std::size_t place_of(std::uint32_t block, std::uint64_t n) const {
+    return std::size_t{block} * layout.sizes.bulk_depth + (n & (layout.sizes.bulk_depth - 1));
   }
 };
 

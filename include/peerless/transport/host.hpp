@@ -28,16 +28,29 @@ class host {
   selection_table seed_table() const {
     const layout_sizes& sizes = staging_.view().layout.sizes;
     constexpr std::string_view source = "seed: order of magnitude, not measured";
-    return {{0,
-             std::min<std::size_t>(8 << 10, sizes.sentinel_slot_bytes),
-             type_class::with_sentinel,
-             name,
-             protocol_id::sentinel,
-             {1, 1, 0},
-             0,
-             source},
-            {0, sizes.flagged_slot_bytes, type_class::any, name, protocol_id::flagged, {1, 1, 0}, 0, source},
-            {0, ~std::size_t{0}, type_class::any, name, protocol_id::bulk, {1, 1, sizes.bulk_chunk_bytes}, 0, source}};
+    selection_table rows{
+        {0,
+         std::min<std::size_t>(8 << 10, sizes.sentinel_slot_bytes),
+         type_class::with_sentinel,
+         name,
+         protocol_id::sentinel,
+         {1, 1, 0},
+         0,
+         source},
+        {0, sizes.flagged_slot_bytes, type_class::any, name, protocol_id::flagged, {1, 1, 0}, 0, source},
+        {0, ~std::size_t{0}, type_class::any, name, protocol_id::bulk, {1, 1, sizes.bulk_chunk_bytes}, 0, source}};
+    // Behind the ring, so for those who ask for it.
+    if (sizes.world_size >= least_two_shot_world) {
+      rows.push_back({0,
+                      ~std::size_t{0},
+                      type_class::any,
+                      name,
+                      protocol_id::two_shot,
+                      {1, 1, sizes.bulk_chunk_bytes},
+                      0,
+                      source});
+    }
+    return rows;
   }
 
   const char* refuse(protocol_id protocol, const launch_shape& shape, std::size_t bytes, dtype type) const noexcept {

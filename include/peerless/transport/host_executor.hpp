@@ -11,6 +11,7 @@
 #include <peerless/protocol/flagged_one_shot.hpp>
 #include <peerless/protocol/memory_cpu.hpp>
 #include <peerless/protocol/sentinel_one_shot.hpp>
+#include <peerless/protocol/two_shot.hpp>
 
 PEERLESS_BEGIN_NAMESPACE
 
@@ -192,6 +193,67 @@ bool run_bulk(cpu_memory m, const rank_view& v, const call_frame& f, const messa
   return true;
 }
 
+// Takes the steps of all blocks in turn, so that no full ring stops what empties it.
+template <element T, reduction Op>
+bool run_two_shot(cpu_memory m, const rank_view& v, const call_frame& f, const message<T>& msg, std::uint32_t n_blocks,
+                  std::uint32_t chunk_bytes) {
+  const single_thread alone;
+  struct cursor {
+    std::uint32_t posted = 0, reduced = 0, gathered = 0;
+  };
+  std::array<cursor, max_blocks> cursors{};
+  using exchange = two_shot<T, Op, cpu_memory>;
+  patience waiting;
+  for (bool finished = false; !finished;) {
+    finished = true;
+    bool moved = false;
+    std::uint32_t late = v.rank == 0 ? v.world_size() - 1 : 0;
+    std::uint64_t awaited = 0, late_seen = 0;
+    for (std::uint32_t b = 0; b < n_blocks; ++b) {
+      cursor& at = cursors[b];
+      const exchange block(m, v, f, msg, b, n_blocks, chunk_bytes, &at.gathered);
+      std::uint64_t seen = 0;
+      const auto every_peer = [&](auto&& holds) {
+        for (std::uint32_t p = 0; p < v.world_size(); ++p) {
+          if (p == v.rank || holds(p)) continue;
+          late = p;
+          awaited = f.epoch;
+          late_seen = seen;
+          return false;
+        }
+        return true;
+      };
+      if (at.posted < block.n_chunks() && block.has_room(at.posted, seen)) {
+        block.put(alone, at.posted);
+        block.publish_data(at.posted++);
+        moved = true;
+      }
+      if (at.reduced < at.posted && every_peer([&](std::uint32_t p) { return block.is_posted(at.reduced, p, seen); })) {
+        for (std::uint32_t p = 0; at.reduced == 0 && p < v.world_size(); ++p) {
+          if (p != v.rank && !block.is_same_call(p)) return false;
+        }
+        block.reduce(alone, at.reduced);
+        block.publish_result(at.reduced++);
+        moved = true;
+      }
+      if (at.gathered < at.reduced &&
+          every_peer([&](std::uint32_t p) { return block.is_reduced(at.gathered, p, seen); })) {
+        block.gather(alone, at.gathered);
+        block.give_back(at.gathered);
+        moved = true;
+      }
+      if (at.gathered < block.n_chunks()) finished = false;
+    }
+    if (moved) {
+      waiting = patience();
+    } else if (!finished && !waiting.poll_again(m, v, f, late, awaited, late_seen)) {
+      return false;
+    }
+  }
+  for (std::uint32_t b = 0; b < n_blocks; ++b) exchange(m, v, f, msg, b, n_blocks, chunk_bytes, nullptr).finish();
+  return true;
+}
+
 }  // namespace detail
 
 // One all-reduce on the calling thread; blocks until it has ended. A failure is left in the control block of the rank.
@@ -211,6 +273,7 @@ void run_on_host(const rank_view& v, std::uint64_t fingerprint, const message<T>
     case protocol_id::flagged: good = detail::run_flagged<T, Op>(m, v, f, msg, n_blocks); break;
     case protocol_id::copied: break;  // refused before
     case protocol_id::bulk: good = detail::run_bulk<T, Op>(m, v, f, msg, n_blocks, chunk_bytes); break;
+    case protocol_id::two_shot: good = detail::run_two_shot<T, Op>(m, v, f, msg, n_blocks, chunk_bytes); break;
   }
   if (good) advance_call(m, v, f);
 }

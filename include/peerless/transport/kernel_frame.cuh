@@ -11,8 +11,8 @@ PEERLESS_BEGIN_NAMESPACE
 
 namespace detail {
 
-// The gate, from the top: blocks that have entered any call so far (16 bits), tags of the current call (10, see
-// closed_gate), sum of the ids of the grids that entered it (28), blocks that entered it (10). A block adds itself and
+// The gate, from the top: blocks that have entered any call so far (16 bits), tags of the current call (12, see
+// closed_gate), sum of the ids of the grids that entered it (26), blocks that entered it (10). A block adds itself and
 // learns from what was there whether only blocks of its own grid have entered this call, and the first block of a grid
 // also whether every block of the calls before has left. So the first block of an overlapping grid is refused before it
 // has written anything.
@@ -22,10 +22,10 @@ struct gate_value {
   // What a block of grid `id` adds.
   __device__ static gate_value entry(std::uint64_t id) { return {std::uint64_t{1} << 48 | id << 10 | 1u}; }
   __device__ std::uint32_t entered() const { return bits & 0x3ffu; }
-  __device__ std::uint64_t ids() const { return bits >> 10 & 0xfffffffu; }
+  __device__ std::uint64_t ids() const { return bits >> 10 & 0x3ffffffu; }
   // Field 0: the call's number; n: the epoch of the protocol with id n. Each modulo 4.
-  __device__ std::uint32_t tag(unsigned field) const { return bits >> (38 + 2 * field) & 3u; }
-  __device__ std::uint32_t tags() const { return bits >> 38 & 0x3ffu; }
+  __device__ std::uint32_t tag(unsigned field) const { return bits >> (36 + 2 * field) & 3u; }
+  __device__ std::uint32_t tags() const { return bits >> 36 & 0xfffu; }
   // The tags of the call after this one, which is of the given protocol.
   __device__ std::uint32_t next_tags(unsigned protocol) const {
     const unsigned keep = ~(3u | 3u << (2 * protocol));

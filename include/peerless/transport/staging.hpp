@@ -57,7 +57,8 @@ class staging_area {
   const char* refuse(protocol_id protocol, const launch_shape& shape, std::size_t bytes, dtype type) const noexcept {
     const layout_sizes& sizes = view_.layout.sizes;
     if (shape.blocks == 0 || shape.blocks > max_blocks) return "a launch has 1 to 64 blocks";
-    if (protocol != protocol_id::bulk && shape.threads == 0) return "a block has at least one thread";
+    const bool in_chunks = protocol == protocol_id::bulk || protocol == protocol_id::two_shot;
+    if (!in_chunks && shape.threads == 0) return "a block has at least one thread";
     switch (protocol) {
       case protocol_id::sentinel:
         if (!has_sentinel(type)) return "the type has no sentinel";
@@ -65,6 +66,9 @@ class staging_area {
         return bytes > sizes.sentinel_slot_bytes ? "the message is larger than a sentinel slot" : nullptr;
       case protocol_id::flagged:
         return bytes > sizes.flagged_slot_bytes ? "the message is larger than a flagged slot" : nullptr;
+      case protocol_id::two_shot:
+        if (sizes.world_size < least_two_shot_world) return "a two-shot is for three ranks or more";
+        [[fallthrough]];
       case protocol_id::bulk:
         if (shape.blocks > sizes.bulk_blocks) return "more blocks than rings";
         if (shape.chunk_bytes == 0 || shape.chunk_bytes % 16 != 0)
@@ -142,7 +146,8 @@ class staging_area {
 template <element T>
 constexpr std::uint32_t blocks_for(protocol_id protocol, const launch_shape& shape, std::uint64_t n_elements) {
   const std::uint64_t vectors = (n_elements * sizeof(T) + 15) / 16;
-  const std::uint64_t per_block = protocol == protocol_id::bulk ? shape.chunk_bytes / 16 : shape.threads;
+  const std::uint64_t per_block =
+      protocol == protocol_id::bulk || protocol == protocol_id::two_shot ? shape.chunk_bytes / 16 : shape.threads;
   const std::uint64_t wanted = (vectors + per_block - 1) / per_block;
   return static_cast<std::uint32_t>(wanted < 1 ? 1 : wanted < shape.blocks ? wanted : shape.blocks);
 }

@@ -6,6 +6,7 @@
 #include <peerless/protocol/bulk_ring.hpp>
 #include <peerless/protocol/flagged_one_shot.hpp>
 #include <peerless/protocol/sentinel_one_shot.hpp>
+#include <peerless/protocol/two_shot.hpp>
 #include <peerless/transport/kernel_frame.cuh>
 
 PEERLESS_BEGIN_NAMESPACE
@@ -16,7 +17,7 @@ struct call_arguments {
   rank_view view;
   message<T> msg;
   std::uint64_t fingerprint;
-  std::uint32_t chunk_bytes;        // bulk only
+  std::uint32_t chunk_bytes;        // bulk and two-shot only
   std::uint32_t poll_delay_cycles;  // sentinel only
   bool clear_early;                 // sentinel only
 };
@@ -154,6 +155,46 @@ PEERLESS_HIDDEN __global__ void __launch_bounds__(bulk_block_threads)
   }
   __syncthreads();
   if (threadIdx.x == 0) ring.finish();
+  leave_call(a.view);
+}
+
+// Warps of a two-shot block: 6 write, 1 publishes, 6 reduce, 1 publishes results, 6 gather.
+inline constexpr unsigned two_shot_role_threads = 192;
+inline constexpr unsigned two_shot_block_threads = 3 * two_shot_role_threads + 64;
+
+// Two-shot. Blocks of two_shot_block_threads threads.
+template <element T, reduction Op>
+PEERLESS_HIDDEN __global__ void __launch_bounds__(two_shot_block_threads)
+    two_shot_kernel(const __grid_constant__ call_arguments<T> a) {
+  constexpr unsigned first_reducer = two_shot_role_threads + 32, first_gatherer = 2 * first_reducer;
+  using writers = warp_range_group<1, 0, two_shot_role_threads>;
+  using handoff = warp_range_group<2, 0, first_reducer>;
+  using reducers = warp_range_group<3, first_reducer, two_shot_role_threads>;
+  using receipt = warp_range_group<4, first_reducer, first_reducer>;
+  using gatherers = warp_range_group<5, first_gatherer, two_shot_role_threads>;
+  await_earlier_kernels();
+  admit_next_kernel();
+  __shared__ std::uint32_t gathered;
+  if (threadIdx.x == 0) gathered = 0;
+  call_frame f;
+  if (!enter_call(a.view, a.fingerprint, f)) return;
+  const cuda_memory m;
+  const two_shot<T, Op, cuda_memory> exchange(m, a.view, f, a.msg, blockIdx.x, gridDim.x, a.chunk_bytes, &gathered);
+  if (threadIdx.x < two_shot_role_threads) {
+    exchange.run_writer(writers{}, handoff{});
+  } else if (threadIdx.x < first_reducer) {
+    const bool speaks = threadIdx.x == two_shot_role_threads;
+    if (speaks && blockIdx.x == 0) announce_call(m, a.view, f);
+    exchange.run_publisher(handoff{}, speaks);
+  } else if (threadIdx.x < first_reducer + two_shot_role_threads) {
+    exchange.run_reducer(reducers{}, receipt{});
+  } else if (threadIdx.x < first_gatherer) {
+    exchange.run_result_publisher(receipt{}, threadIdx.x == first_gatherer - 32);
+  } else {
+    exchange.run_gatherer(gatherers{});
+  }
+  __syncthreads();
+  if (threadIdx.x == 0) exchange.finish();
   leave_call(a.view);
 }
 

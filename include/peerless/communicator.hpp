@@ -75,15 +75,12 @@ class communicator {
     requires reduces<T, Op>
   void all_reduce(const T* in, T* out, std::uint64_t n_elements, Op, stream_type stream) {
     const entry_guard guard(busy_);
-    require_callable(in, out, n_elements);
-    const std::size_t bytes = n_elements * sizeof(T);
-    for (const table_row& row : table_) {
-      if (!row_fits(row, bytes, dtype_of<T>)) continue;
-      if (refusal(row.transport, row.protocol, row.shape, bytes, dtype_of<T>) != nullptr) continue;
-      if (refusal_on(row.transport, row.protocol, stream) != nullptr) continue;
-      if (dispatch<Op>(row.transport, row.protocol, row.shape, message<T>{in, out, n_elements}, stream)) return;
+    require_callable(in, out, n_elements, dtype_of<T>);
+    const message<T> msg{in, out, n_elements, Op::id};
+    for (std::size_t i = next_row(0, n_elements, dtype_of<T>, stream);;
+         i = next_row(i + 1, n_elements, dtype_of<T>, stream)) {
+      if (dispatch<Op>(table_[i].transport, table_[i].protocol, table_[i].shape, msg, stream)) return;
     }
-    throw error(errc::unsupported, "no transport takes " + text(n_elements, dtype_of<T>));
   }
 
   // As above for spans of equal length.
@@ -111,16 +108,11 @@ class communicator {
   void all_reduce_as(const peerless::plan& choice, const T* in, T* out, std::uint64_t n_elements, Op,
                      stream_type stream) {
     const entry_guard guard(busy_);
-    require_callable(in, out, n_elements);
-    const char* reason = refusal(choice.transport, choice.protocol, choice.shape, n_elements * sizeof(T), dtype_of<T>);
-    if (reason == nullptr) reason = refusal_on(choice.transport, choice.protocol, stream);
-    if (reason == nullptr &&
-        dispatch<Op>(choice.transport, choice.protocol, choice.shape, message<T>{in, out, n_elements}, stream)) {
-      return;
-    }
-    throw error(errc::unsupported, std::string(choice.transport) + " " + std::string(name_of(choice.protocol)) +
-                                       " cannot take " + text(n_elements, dtype_of<T>) + ": " +
-                                       (reason != nullptr ? reason : "not written for this type and operation"));
+    require_callable(in, out, n_elements, dtype_of<T>);
+    require_served(choice, n_elements, dtype_of<T>, stream);
+    const message<T> msg{in, out, n_elements, Op::id};
+    if (!dispatch<Op>(choice.transport, choice.protocol, choice.shape, msg, stream))
+      refuse(choice, n_elements, dtype_of<T>, "not written for this type and operation");
   }
 
   // What a call of `bytes` bytes of `type` a rank would run, and why. Local; but for the reason the same on every rank.
@@ -289,6 +281,36 @@ class communicator {
     return reason;
   }
 
+  // What a call of any type and operation has in common is no template of them, and is compiled once.
+
+  // Index of the first row from `first` on that a call can take. Throws errc::unsupported when there is none.
+  PEERLESS_NOINLINE std::size_t next_row(std::size_t first, std::uint64_t n_elements, dtype type,
+                                         stream_type stream) const {
+    const std::size_t bytes = n_elements * size_bytes(type);
+    for (std::size_t i = first; i < table_.size(); ++i) {
+      const table_row& row = table_[i];
+      if (!row_fits(row, bytes, type)) continue;
+      if (refusal(row.transport, row.protocol, row.shape, bytes, type) != nullptr) continue;
+      if (refusal_on(row.transport, row.protocol, stream) != nullptr) continue;
+      return i;
+    }
+    throw error(errc::unsupported, "no transport takes " + text(n_elements, type));
+  }
+
+  PEERLESS_NOINLINE void require_served(const peerless::plan& choice, std::uint64_t n_elements, dtype type,
+                                        stream_type stream) const {
+    const std::size_t bytes = n_elements * size_bytes(type);
+    const char* reason = refusal(choice.transport, choice.protocol, choice.shape, bytes, type);
+    if (reason == nullptr) reason = refusal_on(choice.transport, choice.protocol, stream);
+    if (reason != nullptr) refuse(choice, n_elements, type, reason);
+  }
+
+  [[noreturn]] PEERLESS_NOINLINE static void refuse(const peerless::plan& choice, std::uint64_t n_elements, dtype type,
+                                                    const char* reason) {
+    throw error(errc::unsupported, std::string(choice.transport) + " " + std::string(name_of(choice.protocol)) +
+                                       " cannot take " + text(n_elements, type) + ": " + reason);
+  }
+
   // Runs a call that the refusals admit; false when the transport was not written for the type and operation.
   template <class Op, class T>
   bool dispatch(std::string_view name, protocol_id protocol, const launch_shape& shape, const message<T>& msg,
@@ -311,17 +333,17 @@ class communicator {
     return ran;
   }
 
-  template <class T>
-  void require_callable(const T* in, const T* out, std::uint64_t n_elements) const {
+  PEERLESS_NOINLINE void require_callable(const void* in, const void* out, std::uint64_t n_elements, dtype type) const {
     session_.check();
     const auto from = reinterpret_cast<std::uintptr_t>(in), to = reinterpret_cast<std::uintptr_t>(out);
-    if (n_elements > max_elements / sizeof(T))
+    const std::uint64_t width = size_bytes(type);
+    if (n_elements > max_elements / width)
       throw error(errc::invalid_argument, std::to_string(n_elements) + " elements are more than a call can take");
     if (n_elements > 0 && (in == nullptr || out == nullptr))
       throw error(errc::invalid_argument, "null pointer with " + std::to_string(n_elements) + " elements");
-    if (from % alignof(T) != 0 || to % alignof(T) != 0)
-      throw error(errc::invalid_argument, "a pointer is not aligned for " + std::string(name_of(dtype_of<T>)));
-    const std::uint64_t bytes = n_elements * sizeof(T);
+    if (from % width != 0 || to % width != 0)
+      throw error(errc::invalid_argument, "a pointer is not aligned for " + std::string(name_of(type)));
+    const std::uint64_t bytes = n_elements * width;
     if (from != to && from < to + bytes && to < from + bytes)
       throw error(errc::invalid_argument, "in and out overlap in part");
   }

@@ -49,7 +49,11 @@ class typed_rank final : public rank_communicator {
   void abort() override { communicator_.abort(); }
   std::string describe() const override { return communicator_.describe(); }
 
-  void all_reduce(const call_arguments& call) override {
+  void all_reduce(const call_arguments& asked) override {
+    call_arguments call = asked;
+    if constexpr (requires { Backend::adjust(*call.forced, std::size_t{}); }) {
+      if (call.forced) Backend::adjust(*call.forced, call.n_elements * size_bytes(call.type));
+    }
     switch (call.type) {
       case dtype::f8_e4m3: return with_type<f8_e4m3>(call);
       case dtype::f8_e5m2: return with_type<f8_e5m2>(call);
@@ -95,10 +99,7 @@ class typed_rank final : public rank_communicator {
     auto const* in = reinterpret_cast<const T*>(call.in);
     auto* out = reinterpret_cast<T*>(call.out);
     if (call.forced) {
-      plan forced = *call.forced;
-      if constexpr (requires { Backend::adjust(forced, std::size_t{}); })
-        Backend::adjust(forced, call.n_elements * sizeof(T));
-      communicator_.all_reduce_as(forced, in, out, call.n_elements, operation, memory_.stream());
+      communicator_.all_reduce_as(*call.forced, in, out, call.n_elements, operation, memory_.stream());
     } else {
       communicator_.all_reduce(in, out, call.n_elements, operation, memory_.stream());
     }

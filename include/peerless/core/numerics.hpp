@@ -192,6 +192,49 @@ PEERLESS_HD inline T from_accumulator(accumulator_of<T> value) {
   }
 }
 
+namespace detail {
+
+// Stands for any reduction, which is then chosen at run time: see operation_of.
+struct any_op {
+  static constexpr reduce_op id{0xff};
+};
+
+// What a transport compiles a call for. A sum, which inference consists of, has code of its own; the other reductions
+// of a type share theirs, or a program with every type and reduction would take five times as long to compile.
+template <class Op>
+using compiled_op = std::conditional_t<Op::id == reduce_op::sum, Op, any_op>;
+
+// The reduction of one call as its code carries it: nothing, unless it is chosen at run time.
+template <reduction Op>
+struct operation_of {
+  PEERLESS_HD constexpr explicit operation_of(reduce_op = Op::id) {}
+  // Calls f with the tag of the reduction.
+  template <class F>
+  PEERLESS_HD constexpr decltype(auto) visit(F&& f) const {
+    return f(Op{});
+  }
+};
+template <>
+struct operation_of<any_op> {
+  PEERLESS_HD constexpr explicit operation_of(reduce_op chosen) : chosen_(chosen) {}
+  template <class F>
+  PEERLESS_HD constexpr decltype(auto) visit(F&& f) const {
+    switch (chosen_) {
+      case reduce_op::prod: return f(op::prod{});
+      case reduce_op::max: return f(op::max{});
+      case reduce_op::min: return f(op::min{});
+      case reduce_op::avg: return f(op::avg{});
+      case reduce_op::sum: break;
+    }
+    return f(op::sum{});
+  }
+
+ private:
+  reduce_op chosen_;
+};
+
+}  // namespace detail
+
 // One step of a fold: `left` is the fold so far (lower ranks), `right` the next rank's value. Integers wrap; a NaN on
 // either side wins min and max, and -0 is less than +0.
 template <reduction Op, class A>

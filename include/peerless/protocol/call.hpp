@@ -22,6 +22,7 @@ struct message {
   const T* in;
   T* out;
   std::uint64_t n_elements;
+  reduce_op operation = reduce_op::sum;  // for code that serves several
 
   // 16-byte vectors that the elements fill, the last one perhaps in part.
   PEERLESS_HD constexpr std::uint64_t n_vectors() const { return (n_elements * sizeof(T) + 15) / 16; }

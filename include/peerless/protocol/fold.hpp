@@ -92,13 +92,19 @@ PEERLESS_HD inline void store_vector(const message<T>& msg, std::uint64_t index,
 template <element T, reduction Op>
 class vector_fold {
  public:
+  // `operation` is that of the call, where Op stands for several.
+  PEERLESS_HD explicit vector_fold(reduce_op operation = Op::id) : operation_(operation) {}
+  PEERLESS_HD explicit vector_fold(const message<T>& msg) : operation_(msg.operation) {}
+
   PEERLESS_HD void add(const vec16& v) {
     accumulator_of<T> values[lanes];
     PEERLESS_UNROLL
     for (unsigned i = 0; i < lanes; ++i) values[i] = to_accumulator(detail::lane<T>(v, i));
     if (n_ranks_ != 0) {
-      PEERLESS_UNROLL
-      for (unsigned i = 0; i < lanes; ++i) sum_[i] = combine<Op>(sum_[i], values[i]);
+      operation_.visit([&](auto tag) {
+        PEERLESS_UNROLL
+        for (unsigned i = 0; i < lanes; ++i) sum_[i] = combine<decltype(tag)>(sum_[i], values[i]);
+      });
     } else {
       PEERLESS_UNROLL
       for (unsigned i = 0; i < lanes; ++i) sum_[i] = values[i];
@@ -107,10 +113,14 @@ class vector_fold {
   }
   // The last step over as many ranks as were added, and one rounding to nearest even, a lane; NaNs are canonical.
   PEERLESS_HD vec16 result() const {
+    accumulator_of<T> folded[lanes];
+    operation_.visit([&](auto tag) {
+      PEERLESS_UNROLL
+      for (unsigned i = 0; i < lanes; ++i) folded[i] = conclude<decltype(tag)>(sum_[i], n_ranks_);
+    });
     vec16 v{};
     PEERLESS_UNROLL
-    for (unsigned i = 0; i < lanes; ++i)
-      detail::set_lane<T>(v, i, from_accumulator<T>(conclude<Op>(sum_[i], n_ranks_)));
+    for (unsigned i = 0; i < lanes; ++i) detail::set_lane<T>(v, i, from_accumulator<T>(folded[i]));
     return v;
   }
 
@@ -118,6 +128,7 @@ class vector_fold {
   static constexpr unsigned lanes = detail::lanes_of<T>;
   accumulator_of<T> sum_[lanes] = {};
   std::uint32_t n_ranks_ = 0;
+  [[no_unique_address]] detail::operation_of<Op> operation_;
 };
 
 // Folds the vectors index, index + stride, ... below `end`, at most Vectors of them, and gives each result to
@@ -132,6 +143,8 @@ PEERLESS_HD inline void fold_payload(Memory m, const message<T>& msg, std::uint3
                                      const Sink& sink) {
   constexpr std::uint32_t ranks_at_once = 2;
   vector_fold<T, Op> sums[Vectors];
+  PEERLESS_UNROLL
+  for (unsigned n = 0; n < Vectors; ++n) sums[n] = vector_fold<T, Op>(msg);
   for (std::uint32_t first = 0; first < world_size; first += ranks_at_once) {
     vec16 theirs[ranks_at_once][Vectors] = {};
     PEERLESS_UNROLL

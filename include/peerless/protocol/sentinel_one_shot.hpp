@@ -107,7 +107,7 @@ class sentinel_one_shot {
   // Polls vector `i` of every peer, folds it with the own contribution in rank order and stores the result.
   PEERLESS_EXEC_CHECK_DISABLE
   PEERLESS_HD bool fold(std::uint64_t i, const vec16& own, first_look theirs) const {
-    vector_fold<T, Op> sum;
+    vector_fold<T, Op> sum(msg_);
     for (std::uint32_t first = 0;;) {
       PEERLESS_UNROLL
       for (std::uint32_t j = 0; j < in_flight; ++j) {

@@ -6,8 +6,9 @@
 //
 // Of chunk c a block stores the parts of its peers and releases `posted`; acquires the peers' `posted`, folds its own
 // part of all ranks in rank order and releases `reduced`; acquires the peers' `reduced` and copies their parts. Counts
-// never restart, as in bulk_ring.hpp, and have one writer a word. Fingerprints alternate by the parity of the epoch: a
-// rank may be one call ahead of a peer, never two, since it needs the peer's chunks of its own call.
+// never restart, as in bulk_ring.hpp, and have one writer a word. A fingerprint needs no second
+// place for the call after it: a block of a peer ends its call when it has acquired this rank's `reduced`, which is
+// released when the peer's fingerprint has been looked at.
 //
 // Reuse without acknowledgements. A chunk is stored only when the same block has gathered the chunk `depth` before it.
 // Its place in `data` is then free: gathering acquired every peer's `reduced`, which that peer released when it had
@@ -81,7 +82,7 @@ class two_shot {
   PEERLESS_EXEC_CHECK_DISABLE
   PEERLESS_HD void publish_data(std::uint32_t c) const {
     auto* line = v_.two_shot_posted(v_.rank, block_);
-    if (c == 0) m_.store8(&line->parity[f_.epoch & 1u].fingerprint, f_.fingerprint);
+    if (c == 0) m_.store8(&line->parity[0].fingerprint, f_.fingerprint);
     m_.store8_release(&line->parity[0].value, base_ + c + 1);
   }
 
@@ -96,7 +97,7 @@ class two_shot {
   // mismatch.
   PEERLESS_EXEC_CHECK_DISABLE
   PEERLESS_HD bool is_same_call(std::uint32_t peer) const {
-    const std::uint64_t theirs = m_.load8(&v_.two_shot_posted(peer, block_)->parity[f_.epoch & 1u].fingerprint);
+    const std::uint64_t theirs = m_.load8(&v_.two_shot_posted(peer, block_)->parity[0].fingerprint);
     if (theirs == f_.fingerprint) return true;
     fail_call(m_, v_, f_, errc::call_mismatch, peer, f_.fingerprint, theirs);
     return false;

@@ -120,8 +120,8 @@ class copy_bulk {
                               break;
                             case copy_step::download: download(view, stage.n, length); break;
                             case copy_step::fold:
-                              launch(detail::listed_kernel<&copy_fold_kernel<T, Op>>::use(), fold_blocks(shape, length),
-                                     shape.threads, fold, on.stream());
+                              launch(detail::listed_kernel<&copy_fold_kernel<T, detail::compiled_op<Op>>>::use(),
+                                     fold_blocks(shape, length), shape.threads, fold, on.stream());
                               break;
                           }
                           on.record(stage.n);

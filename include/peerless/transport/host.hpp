@@ -61,8 +61,9 @@ class host {
     requires foldable<T, Op>
   void all_reduce(protocol_id protocol, const launch_shape& shape, const message<T>& msg, host_stream) {
     const std::uint64_t fingerprint = fingerprint_of({msg.n_elements, dtype_of<T>, Op::id, protocol});
-    run_on_host<T, Op>(staging_.view(), fingerprint, msg, blocks_for<T>(protocol, shape, msg.n_elements),
-                       shape.chunk_bytes, duty_seed_);
+    run_on_host<T, detail::compiled_op<Op>>(staging_.view(), fingerprint, msg,
+                                            blocks_for<T>(protocol, shape, msg.n_elements), shape.chunk_bytes,
+                                            duty_seed_);
   }
 
   const std::string& memory_note() const noexcept { return staging_.memory_note(); }

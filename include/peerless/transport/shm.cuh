@@ -132,20 +132,21 @@ class shm {
     requires foldable<T, Op>
   void all_reduce(protocol_id protocol, const launch_shape& shape, const message<T>& msg, cudaStream_t stream) {
     const detail::device_scope scope(device_);
+    using compiled = detail::compiled_op<Op>;
     const void* kernel = nullptr;
     unsigned threads = shape.threads;
     switch (protocol) {
       case protocol_id::sentinel:
-        if constexpr (has_sentinel(dtype_of<T>)) kernel = detail::listed_kernel<&sentinel_kernel<T, Op>>::use();
+        if constexpr (has_sentinel(dtype_of<T>)) kernel = detail::listed_kernel<&sentinel_kernel<T, compiled>>::use();
         threads += sentinel_duty_threads;
         break;
-      case protocol_id::flagged: kernel = detail::listed_kernel<&flagged_kernel<T, Op>>::use(); break;
+      case protocol_id::flagged: kernel = detail::listed_kernel<&flagged_kernel<T, compiled>>::use(); break;
       case protocol_id::bulk:
-        kernel = detail::listed_kernel<&bulk_kernel<T, Op>>::use();
+        kernel = detail::listed_kernel<&bulk_kernel<T, compiled>>::use();
         threads = bulk_block_threads;
         break;
       case protocol_id::two_shot:
-        kernel = detail::listed_kernel<&two_shot_kernel<T, Op>>::use();
+        kernel = detail::listed_kernel<&two_shot_kernel<T, compiled>>::use();
         threads = two_shot_block_threads;
         break;
       case protocol_id::copied: return copies_->enqueue<Op>(staging_.view(), shape, msg, stream);

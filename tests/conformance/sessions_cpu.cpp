@@ -57,8 +57,9 @@ TEST_CASE("counters near the edges of 32 and 64 bits", "[threads]") {
   require_all_pass(sessions);
 }
 
-TEST_CASE("sixteen ranks", "[processes]") {
-  require_all_pass({{.world = 16, .how = ranks_as::processes, .kind = wide_session, .options = small_slots()},
+TEST_CASE("twelve and sixteen ranks", "[processes]") {
+  require_all_pass({{.world = 12, .how = ranks_as::threads, .kind = wide_session, .options = small_slots()},
+                    {.world = 16, .how = ranks_as::processes, .kind = wide_session, .options = small_slots()},
                     {.world = 16, .how = ranks_as::threads, .kind = wide_session, .options = small_slots()}});
 }
 

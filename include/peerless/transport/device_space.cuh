@@ -82,7 +82,7 @@ struct device_space {
   };
 
   // A T in device memory that is never freed: a graph that captured calls may be replayed after the communicator is
-  // gone, and must still find its poison. About 1.5 KiB a communicator until the process ends: call_state and
+  // gone, and must still find its poison. About 2 KiB a communicator until the process ends: call_state and
   // copy_state have 128 bytes each, protocol_state 1280; cudaMalloc rounds up.
   template <class T>
   class state {

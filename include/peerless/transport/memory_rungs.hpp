@@ -19,7 +19,7 @@ enum class memory_origin : std::uint8_t {
 
 // The next smaller sizes: a quarter of each slot, an eighth of the rings; `s` itself when nothing is left to take. Four
 // ranks fit into 1 MB then, and a slot still takes what decoding sends: 8 KB is a token's hidden state of 4096 two-byte
-// values. The default takes three steps to get there: per rank 9 MiB, 1.8 MiB, 0.5 MiB, 0.2 MiB.
+// values. The default takes three steps to get there: per rank 9 MiB, 1.8 MiB, 0.5 MiB, 0.2 MiB of two ranks.
 constexpr layout_sizes smaller(const layout_sizes& s) {
   // Sizes that were below the least from the start stay as they are.
   const auto shrink = [](auto value, unsigned divisor, unsigned least, unsigned multiple) {

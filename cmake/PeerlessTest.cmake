@@ -14,6 +14,7 @@
 #     [LIBRARIES <target>...]         linked in addition (nlohmann_json::nlohmann_json, peerless::nccl, ...)
 #     [DEFINITIONS <NAME=VALUE>...]   compile definitions
 #     [OPTIONS <flag>...]             compile options for C++ sources
+#     [CUDA_OPTIONS <flag>...]        compile options for CUDA sources
 #     [SANITIZE_DEFINITIONS <NAME=VALUE>...]  compile definitions of the sanitized variants only
 #     [ARGS <arg>...]                 command line of the program
 #     [SANITIZE_ARGS <arg>...]        command line of the sanitized variants, where it differs (fewer calls, say)
@@ -61,17 +62,18 @@ function(peerless_add_skipped_test test reason)
   set_tests_properties(${test} PROPERTIES TIMEOUT 10 SKIP_REGULAR_EXPRESSION "peerless: skipped: " LABELS "${ARGN}")
 endfunction()
 
-# peerless_add_test_part(<name> SOURCES <file>...)
+# peerless_add_test_part(<name> SOURCES <file>... [DEFINITIONS <NAME=VALUE>...])
 # Sources that several tests have in common, of any folder: compiled once, and once more a sanitizer, when the first test
 # asks for them. Like tests, they are compiled with -O1.
 function(peerless_add_test_part name)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "SOURCES")
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "SOURCES;DEFINITIONS")
   set(sources "")
   foreach(source IN LISTS arg_SOURCES)
     cmake_path(ABSOLUTE_PATH source BASE_DIRECTORY "${CMAKE_CURRENT_SOURCE_DIR}" NORMALIZE)
     list(APPEND sources "${source}")
   endforeach()
   set_property(GLOBAL PROPERTY peerless_test_part_${name} "${sources}")
+  set_property(GLOBAL PROPERTY peerless_test_part_${name}_DEFINITIONS "${arg_DEFINITIONS}")
 endfunction()
 
 # Links part `name` into `target`, as objects. `suffix` and `sanitizer` are empty for the plain build.
@@ -79,7 +81,9 @@ function(peerless_link_test_part target name suffix sanitizer)
   set(part peerless_test_part_${name}${suffix})
   if(NOT TARGET ${part})
     get_property(sources GLOBAL PROPERTY peerless_test_part_${name})
+    get_property(definitions GLOBAL PROPERTY peerless_test_part_${name}_DEFINITIONS)
     add_library(${part} OBJECT ${sources})
+    target_compile_definitions(${part} PRIVATE ${definitions})
     target_include_directories(${part} PRIVATE "${PROJECT_SOURCE_DIR}/tests")
     target_link_libraries(${part} PRIVATE Catch2::Catch2)
     if(sources MATCHES "\\.cu(;|$)")
@@ -98,7 +102,7 @@ endfunction()
 
 function(peerless_add_test name)
   cmake_parse_arguments(PARSE_ARGV 1 arg "NO_CATCH;NO_TEST;RUN_SERIAL" "TIMEOUT;PROCESSORS"
-    "SOURCES;PARTS;LABELS;SANITIZE;LIBRARIES;DEFINITIONS;OPTIONS;ARGS;SANITIZE_DEFINITIONS;SANITIZE_ARGS;RESOURCE_LOCK;ENVIRONMENT")
+    "SOURCES;PARTS;LABELS;SANITIZE;LIBRARIES;DEFINITIONS;OPTIONS;CUDA_OPTIONS;ARGS;SANITIZE_DEFINITIONS;SANITIZE_ARGS;RESOURCE_LOCK;ENVIRONMENT")
   if(arg_UNPARSED_ARGUMENTS)
     message(FATAL_ERROR "peerless_add_test(${name}): unknown arguments: ${arg_UNPARSED_ARGUMENTS}")
   endif()
@@ -181,7 +185,8 @@ function(peerless_add_test name)
     endif()
     peerless_warnings(${target})
     target_compile_definitions(${target} PRIVATE ${arg_DEFINITIONS})
-    target_compile_options(${target} PRIVATE "$<$<COMPILE_LANGUAGE:CXX>:-O1;${arg_OPTIONS}>")
+    target_compile_options(${target} PRIVATE "$<$<COMPILE_LANGUAGE:CXX>:-O1;${arg_OPTIONS}>"
+      "$<$<COMPILE_LANGUAGE:CUDA>:${arg_CUDA_OPTIONS}>")
     if(sanitizer)
       peerless_sanitize(${target} ${sanitizer})
       target_compile_definitions(${target} PRIVATE ${arg_SANITIZE_DEFINITIONS})

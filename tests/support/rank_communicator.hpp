@@ -64,6 +64,7 @@ struct backend {
   std::string_view name;
   bool captures;   // capture and replay work
   bool on_device;  // buffers are of a GPU
+  bool (*reduces)(dtype type);
   // What runs when the tests ask for a protocol: a backend may put another in the place of one.
   protocol_id (*stand_in)(protocol_id);
   std::unique_ptr<rank_communicator> (*make)(bootstrap_ref group, const communicator_options& options,

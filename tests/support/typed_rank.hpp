@@ -20,6 +20,13 @@ namespace peerless::test {
 // and, if another protocol is to run in the place of one that the tests ask for,
 //   static protocol_id stand_in(protocol_id);
 //   static void adjust(plan&, std::size_t bytes);   // a forced plan, for what stands in
+// and, to be compiled sooner,
+//   static constexpr bool floats_only = true;       // no integer types
+template <class Backend>
+constexpr bool floats_only_in() {
+  if constexpr (requires { Backend::floats_only; }) return Backend::floats_only;
+  return false;
+}
 template <class Backend>
 protocol_id stand_in_of(protocol_id asked) {
   if constexpr (requires { Backend::stand_in(asked); }) asked = Backend::stand_in(asked);
@@ -84,6 +91,12 @@ class typed_rank final : public rank_communicator {
  private:
   template <class T>
   void with_type(const call_arguments& call) {
+    if constexpr (!(floats_only_in<Backend>() && std::is_integral_v<T>)) return with_any_op<T>(call);
+    throw error(errc::unsupported, "this backend is compiled without integers");
+  }
+
+  template <class T>
+  void with_any_op(const call_arguments& call) {
     switch (call.op) {
       case reduce_op::sum: return with_op<T>(call, op::sum{});
       case reduce_op::min: return with_op<T>(call, op::min{});
@@ -113,7 +126,11 @@ class typed_rank final : public rank_communicator {
 template <class Backend>
 backend describe_backend() {
   return {
-      Backend::name, Backend::memory::captures, Backend::memory::on_device, &stand_in_of<Backend>,
+      Backend::name,
+      Backend::memory::captures,
+      Backend::memory::on_device,
+      [](dtype type) { return !floats_only_in<Backend>() || type > dtype::u64; },
+      &stand_in_of<Backend>,
       [](bootstrap_ref group, const communicator_options& options, std::size_t arena_bytes) {
         return std::unique_ptr<rank_communicator>(std::make_unique<typed_rank<Backend>>(group, options, arena_bytes));
       }};

@@ -2,7 +2,11 @@
 #pragma once
 
 #include <algorithm>
+#include <string>
+#include <utility>
 
+#include <peerless/core/error.hpp>
+#include <peerless/select/plan.hpp>
 #include <peerless/transport/options.hpp>
 
 #include "options.hpp"
@@ -21,6 +25,23 @@ inline communicator_options communicator_settings(const options& o) {
   settings.numa = o.numa;
   settings.huge_pages = o.huge_pages;
   return settings;
+}
+
+// With --protocol, leaves the rows of that protocol alone in the table, the last one for every larger size. Throws
+// errc::unsupported where there are none.
+template <class Communicator>
+void keep_protocol(Communicator& comm, const options& o) {
+  if (!o.protocol) return;
+  selection_table rows;
+  for (const table_row& row : comm.table()) {
+    if (row.protocol == *o.protocol) rows.push_back(row);
+  }
+  if (rows.empty()) {
+    throw error(errc::unsupported, "no transport of " + std::to_string(comm.world_size()) + " ranks has protocol " +
+                                       std::string(name_of(*o.protocol)));
+  }
+  rows.back().bytes_to = table_row{}.bytes_to;
+  comm.load_table(std::move(rows));
 }
 
 }  // namespace peerless::bench

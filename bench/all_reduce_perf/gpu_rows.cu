@@ -20,7 +20,7 @@ class shm_backend {
   static constexpr std::string_view name = "shm";
   static constexpr exactness rule = exactness::rank_order;
 
-  shm_backend(bootstrap_ref boot, const options& o) : comm_(boot, communicator_settings(o)) {}
+  shm_backend(bootstrap_ref boot, const options& o) : comm_(boot, communicator_settings(o)) { keep_protocol(comm_, o); }
 
   std::string describe() const { return comm_.describe(); }
 

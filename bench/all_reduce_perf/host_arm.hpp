@@ -41,11 +41,23 @@ template <transport X>
 class host_arm final : public arm {
  public:
   host_arm(bootstrap_ref boot, const options& o, std::size_t max_bytes)
-      : boot_(boot), options_(o), in_(max_bytes), out_(max_bytes), comm_(boot, communicator_settings(o)) {}
+      : boot_(boot), options_(o), in_(max_bytes), out_(max_bytes), comm_(boot, communicator_settings(o)) {
+    keep_protocol(comm_, o);
+  }
 
   std::string_view name() const override { return X::name; }
   std::string describe() const override { return comm_.describe(); }
   timing_mode mode() const override { return timing_mode::host; }
+
+  std::string refuses(const problem& p) override {
+    try {
+      static_cast<void>(comm_.plan(p.bytes(), p.type));
+    } catch (const error& e) {
+      if (e.code() != errc::unsupported) throw;
+      return e.message();
+    }
+    return {};
+  }
 
   std::uint64_t verify(const problem& p) override {
     with_element(p.type, [&]<class T>() {

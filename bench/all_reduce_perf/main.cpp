@@ -38,6 +38,8 @@ run_facts facts_of_run(const options& o, int world, const variables& setting = {
   facts.ranks_are_threads = o.threads;
   facts.environment = relevant_environment(environ);
   facts.setting = text_of(setting);
+  if (o.protocol)
+    facts.setting += (facts.setting.empty() ? "protocol=" : ",protocol=") + std::string(name_of(*o.protocol));
   return facts;
 }
 

@@ -82,4 +82,16 @@ inline std::vector<reduce_op> parse_operations(std::string_view list) {
   return operations;
 }
 
+// Reads "two-shot". Throws std::invalid_argument with the legal names.
+inline protocol_id parse_protocol(std::string_view name) {
+  std::string legal;
+  for (int i = 1; i <= protocol_count; ++i) {
+    const auto known = static_cast<protocol_id>(i);
+    if (known == protocol_id::copied) continue;  // has a transport's name of its own, shm-copied
+    if (name == name_of(known)) return known;
+    legal += (legal.empty() ? "" : ", ") + std::string(name_of(known));
+  }
+  throw std::invalid_argument("protocol '" + std::string(name) + "' is not known; use " + legal);
+}
+
 }  // namespace peerless::bench

@@ -34,6 +34,7 @@ struct options {
   std::vector<dtype> types{dtype::bf16};
   std::vector<reduce_op> operations{reduce_op::sum};
   std::vector<std::string> transports;      // empty: all that work here
+  std::optional<protocol_id> protocol;      // unset: as the table of each transport has it
   std::size_t copy_chunk_bytes = 2u << 20;  // of shm-copied
   int n_runs = 1;                           // whole runs, each by new ranks
   bool nccl_knobs = false;                  // NCCL also under each of nccl_settings()
@@ -70,7 +71,7 @@ namespace detail {
 
 // Command-line text that becomes more than one field of the options.
 struct raw_options {
-  std::string min, max, step, types = "bfloat16", operations = "sum", transports, copy_chunk;
+  std::string min, max, step, types = "bfloat16", operations = "sum", transports, protocol, copy_chunk;
   int n_gpus = 0, n_threads = 1, replays = -1, iterations = 0, check = 1, samples = 0, warmup = 0;
   bool threads = false;
   double deadline_s = 0;
@@ -109,6 +110,9 @@ inline void declare_options(CLI::App& app, raw_options& raw, options& o) {
                  "Comma-separated: shm, shm-copied (shm by copy engines at every size), nccl, host (default: shm and "
                  "nccl, or host)");
   app.add_option(
+      "--protocol", raw.protocol,
+      "sentinel, flagged, bulk or two-shot at every size that it can take (default: as each transport chooses)");
+  app.add_option(
       "--copy-chunk", raw.copy_chunk,
       "Bytes that copy engines move at a time, of shm-copied (default 2M); sizes of more than 256 are left out");
   app.add_option("--repeat", o.n_runs,
@@ -144,6 +148,7 @@ inline void interpret(const CLI::App& app, const raw_options& raw, options& o) {
   if (raw.samples > 0) o.samples = raw.samples;
   if (raw.replays > 0) o.samples = raw.replays;
   if (given("--transports")) o.transports = split_list(raw.transports);
+  if (given("--protocol")) o.protocol = parse_protocol(raw.protocol);
   if (given("--copy-chunk")) {
     o.copy_chunk_bytes = parse_size(raw.copy_chunk);
     if (o.copy_chunk_bytes == 0 || o.copy_chunk_bytes % 16 != 0 || o.copy_chunk_bytes > (std::size_t{1} << 28))

@@ -130,6 +130,7 @@ TEST_CASE("bad flags are refused with the reason") {
   } cases[] = {
       {{"-d", "int4"}, "'int4' is not known"},
       {{"-d", "fp4"}, "use half (f16)"},
+      {{"--protocol", "three-shot"}, "use sentinel, flagged, bulk, two-shot"},
       {{"-d", "float,"}, "'' is not known"},
       {{"-o", "xor"}, "'xor' is not known; use sum, prod, min"},
       {{"-b", "12Q"}, "'12Q' is not a size"},

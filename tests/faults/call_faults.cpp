@@ -4,6 +4,8 @@
 #include <sys/wait.h>
 
 #include <cstdio>
+#include <iterator>
+#include <vector>
 
 #include "fault.hpp"
 #include "support/catch.hpp"
@@ -18,11 +20,17 @@ namespace {
 
 constexpr protocol_id protocols[] = {protocol_id::sentinel, protocol_id::flagged, protocol_id::bulk};
 
+// And what three ranks or more have.
+std::vector<protocol_id> protocols_of(int world) {
+  std::vector<protocol_id> all(std::begin(protocols), std::end(protocols));
+  if (world >= static_cast<int>(peerless::least_two_shot_world)) all.push_back(protocol_id::two_shot);
+  return all;
+}
+
 call_spec call_of(protocol_id protocol) {
-  // The bulk call goes round its ring many times, so that a rank is likely to be hit in the middle of one.
-  return {.type = dtype::bf16,
-          .n_elements = protocol == protocol_id::bulk ? std::size_t{20000} : std::size_t{1500},
-          .protocol = protocol};
+  // A call in chunks goes round its ring many times, so that a rank is likely to be hit in the middle of one.
+  bool const in_chunks = protocol == protocol_id::bulk || protocol == protocol_id::two_shot;
+  return {.type = dtype::bf16, .n_elements = in_chunks ? std::size_t{20000} : std::size_t{1500}, .protocol = protocol};
 }
 
 // Worlds that this program may use. Processes of one GPU take turns on it; threads share it.
@@ -72,7 +80,7 @@ void suffer_signal(rank_context& context, peerless::bootstrap_ref group, const p
 TEST_CASE("a rank that is killed is named by all others within 200 ms", "[processes]") {
   std::int64_t worst = 0;
   for (int world : worlds(ranks_as::processes)) {
-    for (protocol_id protocol : protocols) {
+    for (protocol_id protocol : protocols_of(world)) {
       for (moment when : {moment::before_a_call, moment::within_calls}) {
         int const victim = static_cast<int>(protocol) % world;
         auto const run = run_ranks(world, ranks_as::processes,
@@ -196,8 +204,8 @@ TEST_CASE("a live rank that does not come is named after the deadline, and is to
 
 TEST_CASE("abort ends the calls of all ranks", "[processes][threads]") {
   for (ranks_as how : both_ways()) {
-    for (protocol_id protocol : protocols) {
-      int const world = worlds(how).back();
+    int const world = worlds(how).back();
+    for (protocol_id protocol : protocols_of(world)) {
       auto const run = run_ranks(world, how, [&](rank_context& context, peerless::bootstrap_ref group) {
         auto communicator = backend_under_test().make(group, fault_options(), fault_arena_bytes);
         call_checker checker(context, *communicator, fault_arena_bytes, 6);

@@ -22,9 +22,11 @@ struct pair_of_calls {
   const char* word_of_odd;
 };
 
-std::vector<pair_of_calls> pairs() {
+std::vector<pair_of_calls> pairs(int world) {
   std::vector<pair_of_calls> all;
-  for (protocol_id protocol : {protocol_id::sentinel, protocol_id::flagged, protocol_id::bulk}) {
+  bool const two_shot = world >= static_cast<int>(peerless::least_two_shot_world);
+  for (protocol_id protocol : {protocol_id::sentinel, protocol_id::flagged, protocol_id::bulk, protocol_id::two_shot}) {
+    if (protocol == protocol_id::two_shot && !two_shot) continue;
     call_spec const call{.type = dtype::bf16, .n_elements = 1000, .protocol = protocol};
     call_spec other = call;
     other.n_elements = 999;
@@ -60,6 +62,7 @@ std::vector<pair_of_calls> pairs() {
   meet("sentinel meets flagged", protocol_id::sentinel, protocol_id::flagged);
   meet("flagged meets bulk", protocol_id::flagged, protocol_id::bulk);
   meet("bulk meets sentinel", protocol_id::bulk, protocol_id::sentinel);
+  if (two_shot) meet("two-shot meets bulk", protocol_id::two_shot, protocol_id::bulk);
   return all;
 }
 
@@ -68,7 +71,7 @@ std::vector<pair_of_calls> pairs() {
 void meet_all_pairs(rank_context& context, peerless::bootstrap_ref group, std::uint64_t good_calls) {
   int const world = context.world_size();
   bool const odd = context.rank() == world - 1;
-  for (pair_of_calls const& pair : pairs()) {
+  for (pair_of_calls const& pair : pairs(world)) {
     std::string const where =
         std::string(pair.what) + " (" + describe_call(pair.most) + " / " + describe_call(pair.odd) + ")";
     auto communicator = backend_under_test().make(group, fault_options(), fault_arena_bytes);

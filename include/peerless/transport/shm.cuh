@@ -15,6 +15,7 @@
 #include <peerless/transport/concepts.hpp>
 #include <peerless/transport/copy_bulk.cuh>
 #include <peerless/transport/device_space.cuh>
+#include <peerless/transport/gpu_shares.hpp>
 #include <peerless/transport/kernel_list.cuh>
 #include <peerless/transport/multiprocessors.cuh>
 #include <peerless/transport/side_stream.cuh>
@@ -118,7 +119,7 @@ class shm {
     if (protocol == protocol_id::flagged && (shape.threads % 32 != 0 || shape.threads == 0 || shape.threads > 1024)) {
       return "a flagged block has a multiple of 32 threads, at most 1024";
     }
-    if (protocol == protocol_id::copied && most_sharing_ > 2)
+    if (protocol == protocol_id::copied && shares_.most_sharing > 2)
       return "more than two ranks share a GPU, whose queues are too few for their copies";
     if (protocol == protocol_id::copied) return copies_->refuse(shape, bytes);
     return staging_.refuse(protocol, shape, bytes, type);
@@ -155,7 +156,7 @@ class shm {
     call_arguments<T> arguments{staging_.view(),  msg, fingerprint, shape.chunk_bytes, shape.poll_delay_cycles,
                                 shape.clear_early};
     void* parameters[] = {&arguments};
-    const std::uint32_t blocks = std::min(most_blocks_, blocks_for<T>(protocol, shape, msg.n_elements));
+    const std::uint32_t blocks = std::min(shares_.most_blocks, blocks_for<T>(protocol, shape, msg.n_elements));
     cudaLaunchAttribute dependent{};
     dependent.id = cudaLaunchAttributeProgrammaticStreamSerialization;
     dependent.val.programmaticStreamSerializationAllowed = 1;
@@ -195,7 +196,7 @@ class shm {
     const char* why_off = "calls by copy engines are off: the option copies.depth is 0";
     if (options.copies.depth != 0) {
       try {
-        copies_ = std::make_unique<copy_bulk>(boot, options, most_sharing_ > 1, limit);
+        copies_ = std::make_unique<copy_bulk>(boot, options, shares_.most_sharing > 1, limit);
         return;
       } catch (const error& e) {
         if (!options.shrink || !is_short_of_memory(e)) throw;
@@ -223,30 +224,19 @@ class shm {
     }
   }
 
-  // A block waits for the same block of every peer, so where ranks share a GPU all their blocks must fit on it
-  // together: one on each multiprocessor of the context. The least over all ranks, so that every rank launches the same
-  // number.
+  // Collective; see share_gpus().
   void agree_on_blocks(bootstrap_ref boot, deadline limit) {
-    struct gpu {
-      cudaUUID_t id{};
-      std::uint32_t multiprocessors = 0;
-    };
-    gpu mine;
+    gpu_of_rank mine;
     agree_on(boot, limit, [&] {
       cudaDeviceProp properties;
       detail::require_cuda(cudaGetDeviceProperties(&properties, device_), "cudaGetDeviceProperties");
-      mine = {properties.uuid, detail::usable_multiprocessors(device_)};
+      static_assert(sizeof(properties.uuid) == sizeof(mine.uuid));
+      std::memcpy(mine.uuid.data(), &properties.uuid, sizeof(mine.uuid));
+      mine.multiprocessors = detail::usable_multiprocessors(device_);
     });
+    shares_ = share_gpus(all_gather_value(boot, mine, limit));
     multiprocessors_ = mine.multiprocessors;
-    const auto all = all_gather_value(boot, mine, limit);
-    for (const gpu& each : all) {
-      const auto sharing = std::count_if(all.begin(), all.end(), [&](const gpu& other) {
-        return std::memcmp(&other.id, &each.id, sizeof(each.id)) == 0;
-      });
-      most_blocks_ = std::min(most_blocks_, std::max(1u, each.multiprocessors / static_cast<std::uint32_t>(sharing)));
-      most_sharing_ = std::max(most_sharing_, static_cast<std::uint32_t>(sharing));
-      dependent_launch_ = dependent_launch_ && sharing == 1;  // a waiting kernel would take another rank's place
-    }
+    dependent_launch_ = dependent_launch_ && shares_.most_sharing == 1;  // a waiting kernel would take a peer's place
   }
 
   session<device_space>& group_;
@@ -254,8 +244,7 @@ class shm {
   std::unique_ptr<detail::side_stream> side_;
   std::unique_ptr<copy_bulk> copies_;
   std::string copies_note_;
-  std::uint32_t most_blocks_ = max_blocks;
-  std::uint32_t most_sharing_ = 1;     // ranks on one GPU
+  gpu_shares shares_;
   std::uint32_t multiprocessors_ = 0;  // of the current context
   bool dependent_launch_ = false;
   int device_ = 0;

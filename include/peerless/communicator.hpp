@@ -83,6 +83,11 @@ class communicator {
     }
   }
 
+  // For what no transport reduces: does not compile, and the compiler's first line says of which type and operation.
+  template <class T, class Op>
+    requires(!reduces<T, Op>)
+  void all_reduce(const T* in, T* out, std::uint64_t n_elements, Op, stream_type stream) = delete;
+
   // As above for spans of equal length.
   template <class T, class Op>
     requires reduces<T, Op>

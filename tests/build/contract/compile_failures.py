@@ -2,7 +2,8 @@
 contract of a transport does not compile where it is to be proved, and the first lines of the message name the member.
 
 Each class of archetypes.hpp that lacks a member is compiled with its two proofs, models_transport() and the concept
-alone. The classes that lack nothing are compiled in the same way and must be accepted.
+alone. The classes that lack nothing are compiled in the same way and must be accepted. Calls of a communicator with a type
+or an operation that nothing reduces do not compile either, and the first lines name both.
 """
 import concurrent.futures
 import os
@@ -61,6 +62,13 @@ REFUSED = [
     (REDUCES, "with_all_reduce_of_counts", "all_reduce"),
     (REDUCES, "with_all_reduce_without_stream", "all_reduce"),
 ]
+# Type and operation of a call, and how compilers write them.
+CALLS = [
+    ("short", "peerless::op::sum", r"= short\b", r"op::sum\b"),
+    ("bool", "peerless::op::max", r"= bool\b", r"op::max\b"),
+    ("long double", "peerless::op::avg", r"= long double\b", r"op::avg\b"),
+    ("float", "own", r"= float\b", r"Op = own\b"),
+]
 LACKS = re.compile(r"error: .*\b(?:transport|space) lacks (?:its )?(\w+)")
 
 
@@ -71,9 +79,15 @@ def source_of(proof, name):
             f"static_assert(models_{concept}());\nstatic_assert({concept});\n}}\n")
 
 
-def compile_one(command, folder, proof, name):
+def source_of_call(type_name, operation):
+    return ("#include <peerless/communicator.hpp>\n#include <peerless/transport/host.hpp>\nstruct own {};\n"
+            f"void call(peerless::communicator<peerless::host>& comm, const {type_name}* in, {type_name}* out) {{\n"
+            f"  comm.all_reduce(in, out, 1, {operation}{{}}, peerless::host_stream{{}});\n}}\n")
+
+
+def compile_one(command, folder, text, name):
     source = folder / f"{name}.cpp"
-    source.write_text(source_of(proof, name))
+    source.write_text(text)
     run = subprocess.run([*command, str(source)], capture_output=True, text=True, timeout=120,
                          env=os.environ | {"LC_ALL": "C"})
     return source, run.returncode, run.stderr.splitlines()
@@ -98,6 +112,15 @@ def complaints_about(compiled, member, others):
     return found
 
 
+def complaints_about_call(compiled, *patterns):
+    _, code, lines = compiled
+    if code == 0:
+        return ["was accepted"]
+    first = "\n".join(lines[:FIRST_LINES])
+    missing = [pattern for pattern in ("deleted", *patterns) if not re.search(pattern, first)]
+    return [f"the first {FIRST_LINES} lines have no {missing}"] if missing else []
+
+
 def main():
     include, folder, *compiler = sys.argv[1:]
     folder = pathlib.Path(folder)
@@ -106,7 +129,14 @@ def main():
     n_wrong = 0
     with concurrent.futures.ThreadPoolExecutor(max_workers=2) as pool:
         cases = [(*case, None) for case in ACCEPTED] + REFUSED
-        for case, compiled in zip(cases, pool.map(lambda c: compile_one(command, folder, c[0], c[1]), cases)):
+        compile_case = lambda c: compile_one(command, folder, source_of(c[0], c[1]), c[1])
+        compile_call = lambda c: compile_one(command, folder, source_of_call(c[0], c[1]), "call_" + c[0].replace(" ", "_"))
+        for case, compiled in zip(CALLS, pool.map(compile_call, CALLS)):
+            found = complaints_about_call(compiled, *case[2:])
+            if found:
+                n_wrong += 1
+                print(f"{case[0]}, {case[1]}: {'; '.join(found)}\n  " + "\n  ".join(compiled[2][:20]))
+        for case, compiled in zip(cases, pool.map(compile_case, cases)):
             _, name, member, *others = case
             if member is None:
                 found = [] if compiled[1] == 0 else ["was refused"]
@@ -115,7 +145,7 @@ def main():
             if found:
                 n_wrong += 1
                 print(f"{name}: {'; '.join(found)}\n  " + "\n  ".join(compiled[2][:20]))
-    print(f"{len(ACCEPTED)} classes to be accepted, {len(REFUSED)} to be refused: {n_wrong} wrong")
+    print(f"{len(ACCEPTED)} classes to be accepted, {len(REFUSED)} and {len(CALLS)} calls to be refused: {n_wrong} wrong")
     sys.exit(1 if n_wrong else 0)
 
 

@@ -27,6 +27,7 @@ using peerless::errc;
 using peerless::host;
 using peerless::host_stream;
 using peerless::layout_sizes;
+using peerless::least_two_shot_world;
 using peerless::make_layout;
 using peerless::memory_origin;
 using peerless::memory_rungs;

@@ -33,14 +33,14 @@ template <class Communicator>
 void keep_protocol(Communicator& comm, const options& o) {
   if (!o.protocol) return;
   selection_table rows;
-  for (const table_row& row : comm.table()) {
+  for (const peerless::table_row& row : comm.table()) {
     if (row.protocol == *o.protocol) rows.push_back(row);
   }
   if (rows.empty()) {
     throw error(errc::unsupported, "no transport of " + std::to_string(comm.world_size()) + " ranks has protocol " +
                                        std::string(name_of(*o.protocol)));
   }
-  rows.back().bytes_to = table_row{}.bytes_to;
+  rows.back().bytes_to = peerless::table_row{}.bytes_to;
   comm.load_table(std::move(rows));
 }
 

@@ -299,7 +299,7 @@ MUTANTS = [
     mutant("average_is_a_sum", NUMERICS,
            "if constexpr (Op::id == reduce_op::avg) return detail::divide(folded, static_cast<A>(n_ranks));", "",
            "the division", "numerics"),
-    mutant("average_by_reciprocal", NUMERICS, "return as_written(as_written(left) / as_written(right));",
+    mutant("average_by_reciprocal", NUMERICS, "return as_written(opaque(left) / opaque(right));",
            "return left * (1 / right);", "one rounding of an average", "numerics", count=2),
     mutant("average_of_one_less", FOLD, "conclude<decltype(tag)>(sum_[i], n_ranks_)", "conclude<decltype(tag)>(sum_[i], n_ranks_ - 1)",
            "number of ranks", "numerics"),

@@ -2,6 +2,7 @@
 // produce.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -29,7 +30,7 @@ inline constexpr std::array golden_types = {dtype::f8_e4m3, dtype::f8_e5m2, dtyp
 inline constexpr std::array golden_ops = {reduce_op::sum, reduce_op::prod, reduce_op::min, reduce_op::max,
                                           reduce_op::avg};
 
-// The input of a rank: every kind of data in turn, a number of elements that ends inside a vector of every type.
+// The input of a rank: several kinds of data in turn, a number of elements that ends inside a vector of every type.
 inline constexpr std::size_t golden_elements = 2003;
 inline void golden_input(dtype type, int rank, std::span<std::byte> out) {
   constexpr std::array kinds = {payload::uniform,  payload::wide,         payload::bits,

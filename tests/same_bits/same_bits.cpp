@@ -53,8 +53,8 @@ peerless::communicator_options options() {
 
 std::string describe(const form& f, dtype type, reduce_op operation) {
   return std::string(name_of(type)) + " " + std::string(name_of(operation)) + ", " + std::string(name_of(f.protocol)) +
-         ", " + std::to_string(f.blocks) + " blocks, chunks of " + std::to_string(f.chunk_bytes) + " bytes, " +
-         (f.in_place ? "in place" : "out of place");
+         ", " + std::to_string(f.blocks) + " blocks, chunks of " + std::to_string(f.chunk_bytes) + " bytes, offset " +
+         std::to_string(f.offset) + ", " + (f.in_place ? "in place" : "out of place");
 }
 
 void run_rank(rank_context& context, bootstrap_ref group, const golden_hashes& golden) {
@@ -69,7 +69,8 @@ void run_rank(rank_context& context, bootstrap_ref group, const golden_hashes& g
     golden_input(type, context.rank(), input);
     for (reduce_op const operation : golden_ops) {
       for (form const& f : forms(world, type)) {
-        std::size_t const in = f.offset * peerless::size_bytes(type), out = f.in_place ? in : out_at;
+        std::size_t const in = f.offset * peerless::size_bytes(type);
+        std::size_t const out = f.in_place ? in : out_at + (1 - f.offset) * peerless::size_bytes(type);
         std::memset(communicator->staging(), 0xa5, arena_bytes);
         std::memcpy(communicator->staging() + in, input.data(), bytes);
         communicator->upload(arena_bytes);

@@ -4,6 +4,7 @@
 
 #include <bit>
 #include <concepts>
+#include <cstddef>
 #include <cstdint>
 #include <type_traits>
 
@@ -18,16 +19,34 @@ concept foldable = element<T> && reduction<Op> && Op::id <= reduce_op::avg;
 
 namespace detail {
 
-// Keeps a result from being reassociated, or an operand from being known, where this translation unit's flags would
-// allow the compiler to make use of that.
+// A value of which a host compiler knows nothing, whatever its flags: no product with a reciprocal comes of a division.
 template <class A>
-inline A as_written(A value) {
-#if defined(__FAST_MATH__) && defined(__x86_64__)
+inline A opaque(A value) {
+#if defined(__x86_64__)
   asm volatile("" : "+x"(value));
-#elif defined(__FAST_MATH__) && defined(__aarch64__)
+#elif defined(__aarch64__)
   asm volatile("" : "+w"(value));
 #endif
   return value;
+}
+
+// Keeps a result from being reassociated where this translation unit is compiled with -ffast-math.
+template <class A>
+inline A as_written(A value) {
+#if defined(__FAST_MATH__)
+  return opaque(value);
+#else
+  return value;
+#endif
+}
+
+// The same for a step of many values, whatever the flags (of which not all can be asked for): it has ended before the
+// next begins.
+template <class A, std::size_t N>
+PEERLESS_HD inline void end_step([[maybe_unused]] A (&values)[N]) {
+#if !defined(__CUDA_ARCH__)
+  if constexpr (std::is_floating_point_v<A>) asm volatile("" : "+m"(values));
+#endif
 }
 
 // Sign-magnitude bits as an integer that orders -inf < ... < -0 < +0 < ... < inf.
@@ -83,7 +102,7 @@ PEERLESS_HD inline float divide(float left, float right) {
   asm("div.rn.f32 %0, %1, %2;" : "=f"(result) : "f"(left), "f"(right));
   return result;
 #else
-  return as_written(as_written(left) / as_written(right));
+  return as_written(opaque(left) / opaque(right));
 #endif
 }
 PEERLESS_HD inline double divide(double left, double right) {
@@ -92,7 +111,7 @@ PEERLESS_HD inline double divide(double left, double right) {
   asm("div.rn.f64 %0, %1, %2;" : "=d"(result) : "d"(left), "d"(right));
   return result;
 #else
-  return as_written(as_written(left) / as_written(right));
+  return as_written(opaque(left) / opaque(right));
 #endif
 }
 

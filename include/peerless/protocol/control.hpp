@@ -69,6 +69,7 @@ struct call_state {
 
 // The gate between two calls: the low 16 bits of the count of blocks that ever entered one, and tags (12 bits): the low
 // two bits of the next call's number and of each protocol's next epoch, from below.
+static_assert(2 * (protocol_count + 1) <= 12);
 PEERLESS_HD constexpr std::uint64_t closed_gate(std::uint64_t blocks_entered, std::uint32_t tags) {
   return blocks_entered << 48 | std::uint64_t{tags & 0xfffu} << 36;
 }

@@ -105,6 +105,7 @@ class vector_fold {
         PEERLESS_UNROLL
         for (unsigned i = 0; i < lanes; ++i) sum_[i] = combine<decltype(tag)>(sum_[i], values[i]);
       });
+      detail::end_step(sum_);
     } else {
       PEERLESS_UNROLL
       for (unsigned i = 0; i < lanes; ++i) sum_[i] = values[i];
@@ -132,10 +133,9 @@ class vector_fold {
 };
 
 // Folds the vectors index, index + stride, ... below `end`, at most Vectors of them, and gives each result to
-// `sink(i, vector)`. The own
-// rank's come from the message, rank r's vector i from `source(r, i)`, which a flag that this thread's group has
-// acquired covers. Loads of several ranks and vectors are in flight together: a read through PCIe takes longer than
-// everything else.
+// `sink(i, vector)`. The own rank's come from the message, rank r's vector i from `source(r, i)`, which a flag that
+// this thread's group has acquired covers. Loads of several ranks and vectors are in flight together: a read through
+// PCIe takes longer than everything else.
 PEERLESS_EXEC_CHECK_DISABLE
 template <reduction Op, unsigned Vectors, element T, memory_policy Memory, class Source, class Sink>
 PEERLESS_HD inline void fold_payload(Memory m, const message<T>& msg, std::uint32_t rank, std::uint32_t world_size,

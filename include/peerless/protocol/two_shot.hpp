@@ -6,9 +6,9 @@
 //
 // Of chunk c a block stores the parts of its peers and releases `posted`; acquires the peers' `posted`, folds its own
 // part of all ranks in rank order and releases `reduced`; acquires the peers' `reduced` and copies their parts. Counts
-// never restart, as in bulk_ring.hpp, and have one writer a word. A fingerprint needs no second
-// place for the call after it: a block of a peer ends its call when it has acquired this rank's `reduced`, which is
-// released when the peer's fingerprint has been looked at.
+// never restart, as in bulk_ring.hpp, and have one writer a word. A fingerprint needs no second place for the call
+// after it: a block of a peer ends its call when it has acquired this rank's `reduced`, which is released when the
+// peer's fingerprint has been looked at.
 //
 // Reuse without acknowledgements. A chunk is stored only when the same block has gathered the chunk `depth` before it.
 // Its place in `data` is then free: gathering acquired every peer's `reduced`, which that peer released when it had
@@ -18,6 +18,8 @@
 // after the acquire of their `reduced`, which follows from the release of `posted` here, when all of them had been
 // read.
 #pragma once
+
+#include <cstdint>
 
 #include <peerless/protocol/fold.hpp>
 #include <peerless/protocol/patience.hpp>
@@ -141,13 +143,27 @@ class two_shot {
   PEERLESS_EXEC_CHECK_DISABLE
   template <execution_group Group>
   PEERLESS_HD void gather(Group g, std::uint32_t c) const {
+    constexpr unsigned at_once = 2;  // loads in flight, whichever peers they are of
     const std::uint64_t first = begin_ + std::uint64_t{c} * chunk_;
-    for (std::uint32_t step = 1; step < v_.world_size(); ++step) {  // each rank begins at another peer
-      const std::uint32_t p = v_.rank + step < v_.world_size() ? v_.rank + step : v_.rank + step - v_.world_size();
-      const part theirs = part_of(p, vectors_of(c));
-      const vec16* results = v_.two_shot_results(p, block_, base_ + c);
-      for (std::uint64_t i = theirs.begin + g.thread_rank(); i < theirs.end; i += g.size())
-        store_vector(msg_, first + i, m_.load16_payload(results + (i - theirs.begin)));
+    const auto n = static_cast<std::uint32_t>(vectors_of(c));
+    const auto each = static_cast<std::uint32_t>(part_of(0, n).end);
+    const part own = part_of(v_.rank, n);
+    const auto behind = static_cast<std::uint32_t>(own.end),
+               n_theirs = n - static_cast<std::uint32_t>(own.end - own.begin);
+    // Vector `i` of those behind the own part and then of those before it: ranks begin at different peers.
+    const auto place = [&](std::uint32_t i) { return behind + i < n ? behind + i : behind + i - n; };
+    for (std::uint32_t i = g.thread_rank(); i < n_theirs; i += at_once * g.size()) {
+      vec16 v[at_once] = {};
+      PEERLESS_UNROLL
+      for (unsigned j = 0; j < at_once; ++j) {
+        const std::uint32_t at = place(i + j * g.size());
+        if (i + j * g.size() < n_theirs)
+          v[j] = m_.load16_payload(v_.two_shot_results(at / each, block_, base_ + c) + at % each);
+      }
+      PEERLESS_UNROLL
+      for (unsigned j = 0; j < at_once; ++j) {
+        if (i + j * g.size() < n_theirs) store_vector(msg_, first + place(i + j * g.size()), v[j]);
+      }
     }
   }
 

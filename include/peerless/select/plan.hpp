@@ -19,7 +19,7 @@ inline constexpr std::uint32_t most_poll_delay_cycles = 20'000;
 struct launch_shape {
   std::uint32_t blocks = 1;       // most blocks, for copied of a fold; small messages use fewer
   std::uint32_t threads = 1;      // data threads a block
-  std::uint32_t chunk_bytes = 0;  // bulk and copied only
+  std::uint32_t chunk_bytes = 0;  // bulk, two-shot and copied only
   bool clear_early = false;       // sentinel kernels only: clear the old slot while waiting, not after
   // Sentinel kernels only: clock cycles of a multiprocessor between the last store of a thread and its first poll. A
   // poll that comes before the data takes link time from it, and the next one comes a whole round trip later.

@@ -17,16 +17,14 @@ PEERLESS_BEGIN_NAMESPACE
 
 namespace detail {
 
-// IEEE arithmetic for a scope: a program linked with -ffast-math flushes subnormal numbers to zero in every thread.
+// IEEE arithmetic for a scope: rounding to nearest, no traps, subnormal numbers as they are. (A program linked with
+// -ffast-math flushes them to zero in every thread.) On x86-64; elsewhere the mode is the caller's.
 class ieee_scope {
  public:
+  ieee_scope(const ieee_scope&) = delete;
+  ieee_scope& operator=(const ieee_scope&) = delete;
 #if defined(__x86_64__)
-  ieee_scope() : before_(__builtin_ia32_stmxcsr()) {
-    constexpr unsigned flush_to_zero = 0x8000, denormals_are_zero = 0x40;
-    if ((before_ & (flush_to_zero | denormals_are_zero)) != 0) {
-      __builtin_ia32_ldmxcsr(before_ & ~(flush_to_zero | denormals_are_zero));
-    }
-  }
+  ieee_scope() : before_(__builtin_ia32_stmxcsr()) { __builtin_ia32_ldmxcsr(0x1f80); }  // what a process begins with
   ~ieee_scope() { __builtin_ia32_ldmxcsr(before_); }
 
  private:

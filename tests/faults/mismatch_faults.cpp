@@ -71,6 +71,7 @@ std::vector<pair_of_calls> pairs(int world) {
 void meet_all_pairs(rank_context& context, peerless::bootstrap_ref group, std::uint64_t good_calls) {
   int const world = context.world_size();
   bool const odd = context.rank() == world - 1;
+  std::uint64_t phase = 0;
   for (pair_of_calls const& pair : pairs(world)) {
     std::string const where =
         std::string(pair.what) + " (" + describe_call(pair.most) + " / " + describe_call(pair.odd) + ")";
@@ -78,6 +79,10 @@ void meet_all_pairs(rank_context& context, peerless::bootstrap_ref group, std::u
     call_checker checker(context, *communicator, fault_arena_bytes, 11);
     checker.set_where(where);
     for (std::uint64_t i = 0; i < good_calls; ++i) checker.run(pair.most);
+    // A rank that is still in a good call would be told in that one.
+    context.enter_phase(++phase);
+    for (int rank = 0; rank < world; ++rank)
+      context.require(context.wait_for_phase(rank, phase), where, "waiting for the good calls");
     // Not run through the checker's comparison: a result may be anything when ranks disagree.
     context.record().outcomes = 0;
     call_spec const& call = odd ? pair.odd : pair.most;

@@ -76,7 +76,8 @@ void run_rank(rank_context& context, bootstrap_ref group, const golden_hashes& g
         communicator->upload(arena_bytes);
         peerless::plan how = communicator->plan_with(f.protocol);
         how.shape.blocks = f.blocks;
-        if (how.shape.chunk_bytes != 0) how.shape.chunk_bytes = std::min(f.chunk_bytes, how.shape.chunk_bytes);
+        if (f.chunk_bytes != 0 && how.shape.chunk_bytes != 0)
+          how.shape.chunk_bytes = std::min(f.chunk_bytes, how.shape.chunk_bytes);
         std::byte* arena = communicator->arena();
         communicator->all_reduce({type, operation, arena + in, arena + out, golden_elements, how});
         std::byte const* result = communicator->fetch(arena_bytes);
